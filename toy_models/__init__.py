@@ -1,0 +1,1 @@
+"""Small torch models that show where scaling exponents come from."""
