@@ -1,0 +1,44 @@
+"""The tidy form of a run table: plain CSV that reads back to the same numbers bit for bit."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+from scalefit.ingest.table import Table
+
+__all__ = ["protect", "show_number", "write_csv"]
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def show_number(value: float) -> str:
+    """Return the shortest text that reads back to the same float: "1024", "3.25", "1e+22"; "" for NaN."""
+    value = float(value)
+    if math.isnan(value):
+        return ""
+    if value.is_integer() and abs(value) < 1e16 and math.copysign(1.0, value) * value >= 0:
+        return "-0.0" if value == 0 and math.copysign(1.0, value) < 0 else str(int(value))
+    return repr(value)
+
+
+def protect(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula: an apostrophe goes before = + - @ at the start.
+
+    A text that already starts with an apostrophe gets one more, so that reading can take exactly one away.
+    """
+    return "'" + text if text.startswith((*_FORMULA_STARTS, "'")) else text
+
+
+def write_csv(table: Table) -> str:
+    """Return the tidy CSV: the run label first, then every column of numbers; a missing cell is empty."""
+    run = table.texts.get("run")
+    names = ([] if run is None else ["run"]) + [protect(name) for name in table.columns]
+    columns: list[list[str]] = [] if run is None else [[protect(str(label)) for label in run]]
+    columns += [[show_number(value) for value in values.tolist()] for values in table.columns.values()]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(zip(*columns, strict=True))
+    return out.getvalue()

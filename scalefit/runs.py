@@ -1,0 +1,292 @@
+"""Runs: a frozen, validated table of trained models, one row a measured loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from scalefit.errors import DataError, OptionError, ScalefitWarning
+from scalefit.expressions import did_you_mean, evaluate_condition
+from scalefit.ingest import ReadOptions, read_table
+from scalefit.ingest.memory import table_from_columns
+from scalefit.ingest.table import Dropped, FloatArray, IntArray, Origin, Selection, Table, frozen
+from scalefit.ingest.tidy import show_number, write_csv
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Runs"]
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """A table of runs: named columns of numbers, the run of each row, and every row that was left out.
+
+    Columns keep the names of the file, except that the known roles are called `width`, `depth`, `tokens`,
+    `params`, `flops`, `loss` and `run`. Every entry is finite or NaN (missing); arrays are read-only. Each
+    method that selects rows returns a new `Runs` whose `dropped` grows.
+
+    Attributes
+    ----------
+    table : Table
+        Columns, places, dropped rows, origin, selections and warnings.
+
+    Examples
+    --------
+    >>> runs = Runs.from_columns({"width": [512, 1024], "depth": [8, 16], "loss": [4.1, 3.6]})
+    >>> runs["width"].tolist(), len(runs), runs.where("width > 600").n_dropped
+    ([512.0, 1024.0], 2, 1)
+    """
+
+    table: Table
+
+    @staticmethod
+    def from_csv(
+        path: str | Path, columns: Mapping[str, str] | None = None, options: ReadOptions | None = None
+    ) -> Runs:
+        """Read a file of any recognised format (CSV, TSV, JSON, W&B, TensorBoard, ...).
+
+        Parameters
+        ----------
+        path : str or path
+            A file, or a folder with one file a run.
+        columns : mapping of str to str, optional
+            Name here -> column name or expression of the file, such as ``{"tokens": "iter*batch_tokens"}``.
+        options : ReadOptions, optional
+            Everything else about reading: format, loss column and unit, locale, pattern.
+
+        Raises
+        ------
+        DataError
+            If the file cannot be read without guessing; the message names the way out.
+        """
+        chosen = (options or ReadOptions()).with_columns(columns)
+        return Runs(read_table(path, chosen))
+
+    @staticmethod
+    def from_frame(frame: pd.DataFrame, columns: Mapping[str, str] | None = None) -> Runs:
+        """Take a pandas DataFrame; names, expressions and missing cells are treated as in a file."""
+        names = [str(name) for name in frame.columns]
+        values = {name: frame.iloc[:, i].to_numpy() for i, name in enumerate(names)}
+        if len(values) < len(names):
+            raise DataError("the frame has two columns of the same name; rename one")
+        return Runs(table_from_columns(values, ReadOptions().with_columns(columns), "frame"))
+
+    @staticmethod
+    def from_columns(columns: Mapping[str, ArrayLike], name: str = "columns") -> Runs:
+        """Take columns of equal length, such as ``{"width": [...], "loss": [...], "run": [...]}``."""
+        return Runs(table_from_columns(columns, ReadOptions(), name))
+
+    @staticmethod
+    def from_table(table: Table) -> Runs:
+        """Take what `scalefit.ingest` yields."""
+        return Runs(table)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, name: str) -> FloatArray:
+        try:
+            return self.table.columns[name]
+        except KeyError:
+            raise self._unknown(name) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.table.columns
+
+    def __repr__(self) -> str:
+        return f"Runs({self.origin.name}: {len(self)} rows, {self.n_runs} runs; {', '.join(self.columns)})"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of numbers."""
+        return tuple(self.table.columns)
+
+    @property
+    def lines(self) -> IntArray:
+        """(n,) line of each row in its file, from 1."""
+        return self.table.places.lines
+
+    @property
+    def dropped(self) -> Dropped:
+        """The rows left out, a sequence of `DroppedRow`."""
+        return self.table.dropped
+
+    @property
+    def n_dropped(self) -> int:
+        """How many rows were left out."""
+        return len(self.table.dropped)
+
+    @property
+    def origin(self) -> Origin:
+        """Where the table came from and how it was understood."""
+        return self.table.origin
+
+    @property
+    def selections(self) -> tuple[Selection, ...]:
+        """The steps of the selection with their counts."""
+        return self.table.selections
+
+    @property
+    def warnings(self) -> tuple[ScalefitWarning, ...]:
+        """Remarks of reading and selecting."""
+        return self.table.warnings
+
+    @cached_property
+    def run_ids(self) -> IntArray:
+        """(n,) code of the training run of each row, from 0 in order of appearance.
+
+        Without a run column, or where its cell is missing, each row is a run of its own.
+        """
+        for columns in (self.table.texts, self.table.columns):
+            if "run" in columns:
+                return frozen(_codes(columns["run"]))
+        return frozen(np.arange(len(self), dtype=np.int64))
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether the table says which run a row belongs to."""
+        return "run" in self.table.texts or "run" in self.table.columns
+
+    @property
+    def n_runs(self) -> int:
+        """How many training runs the rows belong to."""
+        return int(self.run_ids.max()) + 1 if len(self) else 0
+
+    def row_name(self, i: int) -> str:
+        """Return a phrase for row i (from 0), such as "row 5 (line 6) of runs.csv"."""
+        return self.table.places.name(i)
+
+    def where(self, condition: str) -> Runs:
+        """Keep the rows where a condition holds, such as ``"loss > 0 and depth >= 4"``.
+
+        A comparison with a missing number is false. Raises `OptionError` for a malformed condition or an
+        unknown column.
+        """
+        mask = evaluate_condition(condition, {**self.table.texts, **self.table.columns})
+        return Runs(self.table.keep(mask, f"where {condition} is false", f"where {condition}"))
+
+    def min_tokens(self, tokens: float) -> Runs:
+        """Keep the rows with at least so many tokens."""
+        mask = self["tokens"] >= tokens
+        shown = show_number(tokens)
+        return Runs(self.table.keep(mask, f"fewer than {shown} tokens", f"min-tokens {shown}"))
+
+    def drop_worst(self, k: int) -> Runs:
+        """Drop the k largest losses: every row whose loss is at least the k-th largest.
+
+        Rows that tie with the k-th largest all go, so that the result does not depend on the order of the
+        rows; the warning `tie-at-cut` then holds both possible counts. Zero drops nothing.
+        """
+        n = len(self)
+        if not 0 <= k < n:
+            raise OptionError(f"drop_worst is {k} and must be between 0 and {n - 1}: the table has {n} rows")
+        if k == 0:
+            return self
+        loss = self["loss"]
+        cut = np.partition(loss, n - k)[n - k]
+        mask = loss < cut
+        table = self.table.keep(mask, f"among the {k} largest losses", f"drop-worst {k}")
+        gone, above = n - int(mask.sum()), int((loss > cut).sum())
+        if gone > k:
+            table = table.with_warning(_tie_warning(k, gone, above, n))
+        return Runs(table)
+
+    def take(self, rows: NDArray[Any], reason: str) -> Runs:
+        """Keep some rows, in the order of the table.
+
+        Parameters
+        ----------
+        rows : (n,) bool array or array of distinct indices
+        reason : str
+            Why the other rows are left out.
+        """
+        rows = np.asarray(rows)
+        if rows.dtype == np.bool_ and rows.shape == (len(self),):
+            return Runs(self.table.keep(rows, reason))
+        mask = np.zeros(len(self), dtype=np.bool_)
+        mask[rows] = True
+        if int(mask.sum()) != rows.size:
+            raise OptionError("take: an index occurs twice; a selection keeps a row once")
+        return Runs(self.table.keep(mask, reason))
+
+    def complete(self, names: Sequence[str]) -> Runs:
+        """Keep the rows in which these columns and the loss are known, and require them to be positive.
+
+        Raises
+        ------
+        DataError
+            If a column is unknown, a value is zero or negative, or no row is left.
+        """
+        wanted = list(dict.fromkeys([*names, "loss"]))
+        values = {name: self[name] for name in wanted}
+        for name, column in values.items():
+            self._require_positive(name, column)
+        known = np.logical_and.reduce([np.isfinite(column) for column in values.values()])
+        if known.all():
+            return self
+        if not known.any():
+            raise DataError(f"{self.origin.name}: no row has all of {', '.join(wanted)}; name other columns")
+        reasons = [
+            f"{next(name for name, column in values.items() if not np.isfinite(column[i]))} is missing"
+            for i in np.flatnonzero(~known)
+        ]
+        return Runs(self.table.keep(known, reasons))
+
+    def _require_positive(self, name: str, column: FloatArray) -> None:
+        wrong = np.flatnonzero(column <= 0)
+        if not len(wrong):
+            return
+        more = f" (and {len(wrong) - 1} more rows)" if len(wrong) > 1 else ""
+        raise DataError(
+            f"{self.row_name(int(wrong[0]))}: {name} is {show_number(column[wrong[0]])} and must be positive"
+            f"{more}; correct it or drop it with --where '{name} > 0'"
+        )
+
+    def _unknown(self, name: str) -> DataError:
+        return DataError(
+            f"{self.origin.name} has no column {name!r}{did_you_mean(name, self.columns)}; its columns are "
+            f"{', '.join(self.columns)}; name one with --column {name}=COLUMN"
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the rows as a pandas DataFrame: the run, then the columns of numbers."""
+        import pandas as pd
+
+        texts = {"run": self.table.texts["run"]} if "run" in self.table.texts else {}
+        return pd.DataFrame({**texts, **self.table.columns})
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write the tidy form, which reads back to the same numbers bit for bit."""
+        Path(path).write_text(write_csv(self.table), encoding="utf-8", newline="")
+
+
+def _codes(labels: NDArray[Any]) -> IntArray:
+    """Number labels in order of appearance; a missing label is one of its own."""
+    missing = np.isnan(labels) if labels.dtype == np.float64 else labels == ""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    order = first[inverse]
+    order[missing] = np.flatnonzero(missing)
+    return np.unique(order, return_inverse=True)[1].astype(np.int64)
+
+
+def _tie_warning(k: int, gone: int, above: int, n: int) -> ScalefitWarning:
+    return ScalefitWarning(
+        "tie-at-cut",
+        f"dropping the {k} largest losses meets a tie at the cut: {gone} rows went and {n - gone} remain; "
+        f"keeping the tie would drop {above} and leave {n - above}.",
+        "Fit both and compare, or choose a K that does not cut through a tie.",
+        {
+            "asked": k,
+            "dropped": gone,
+            "kept": n - gone,
+            "dropped_keeping_tie": above,
+            "kept_keeping_tie": n - above,
+        },
+    )
