@@ -69,7 +69,8 @@ def match_architectures(params: _Floats, architecture_params: _Floats) -> npt.ND
             f"is {nearest[row]:.2%} away (limit {MAX_RELATIVE_GAP:.0%}), the next {second[row]:.2%}; "
             "correct the count or add its architecture to the table"
         )
-    return np.argmin(gaps, axis=1)
+    matched: npt.NDArray[np.intp] = gaps.argmin(axis=1)
+    return matched
 
 
 def tokens_from_flops(flops: _Floats, params: _Floats) -> _Floats:
