@@ -1,0 +1,35 @@
+"""A small transformer with a choice of norms, and the tools to put those norms into other models."""
+
+from toy_models._torch import require_torch
+
+require_torch("the transformer with a choice of norms")
+
+from toy_models.transformer.build import NORMS, NormConfig, block_norms  # noqa: E402
+from toy_models.transformer.model import ModelConfig, Transformer  # noqa: E402
+from toy_models.transformer.norms import (  # noqa: E402
+    BoundedTanh,
+    DynamicTanh,
+    LayerNormScaling,
+    Norm,
+    PeriNorm,
+    RMSNorm,
+    ScaledRMSNorm,
+)
+from toy_models.transformer.second_site import ApproximateBoundedTanh, AttentionMaps  # noqa: E402
+
+__all__ = [
+    "NORMS",
+    "ApproximateBoundedTanh",
+    "AttentionMaps",
+    "BoundedTanh",
+    "DynamicTanh",
+    "LayerNormScaling",
+    "ModelConfig",
+    "Norm",
+    "NormConfig",
+    "PeriNorm",
+    "RMSNorm",
+    "ScaledRMSNorm",
+    "Transformer",
+    "block_norms",
+]
