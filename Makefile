@@ -34,6 +34,7 @@ lint: $(VENV)/ready-all
 	$(BIN)/lint-imports
 
 docs: $(VENV)/ready-all
+	rm -rf docs/reference/api
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 bench: $(VENV)/ready-all
