@@ -88,8 +88,8 @@ def block_norms(
     if config.name == "bhyt":
         if maps is None:
             raise OptionError(
-                "norm 'bhyt' needs a block whose MLP reads the stream after attention, with separate value and "
-                "output maps; use 'bhyt-exact', which needs neither"
+                "norm 'bhyt' needs a block whose MLP reads the stream after attention, with separate value "
+                "and output maps; use 'bhyt-exact', which needs neither"
             )
         first = BoundedTanh(
             width, lam=config.lam, kappa=config.kappa, train_lam=config.train_lam, eps=config.eps

@@ -85,7 +85,7 @@ def convert_norms(model: nn.Module, norm: NormConfig, *, sequence_length: int | 
             originals.append((block.block, name, block.block.get_submodule(name)))
             replaced.append(f"{block.name}.{name}")
             setattr(block.block, name, new)
-            if isinstance(new, PeriNorm):
+            if isinstance(new, PeriNorm) and not getattr(block.block, "calls_after", False):
                 hooks.append(sublayer.register_forward_hook(_finish_with(new)))
     kept = [name for name, module in model.named_modules() if _is_foreign_norm(name, module, replaced)]
     warnings = _warnings(norm, [original for _, _, original in originals])
@@ -113,8 +113,8 @@ def read_gain(norm: nn.Module) -> Tensor:
     best = int(errors[1] < errors[0])
     if not errors[best] <= 0.02 * (1 + float(answer.abs().max())):
         raise OptionError(
-            f"{type(norm).__name__} multiplies neither by its weight nor by 1 + weight (off by {min(errors):.3g}), "
-            "so its gain cannot be taken over"
+            f"{type(norm).__name__} multiplies neither by its weight nor by 1 + weight (off by "
+            f"{min(errors):.3g}), so its gain cannot be taken over"
         )
     return candidates[best].clone()
 

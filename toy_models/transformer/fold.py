@@ -95,6 +95,6 @@ def _require_own_weight(model: nn.Module, reader: nn.Linear) -> None:
     )
     if owners != 1:
         raise OptionError(
-            f"a weight of shape {tuple(reader.weight.shape)} is shared by {owners} modules, and folding a gain "
-            "into it would change the others too"
+            f"a weight of shape {tuple(reader.weight.shape)} is shared by {owners} modules, and folding a "
+            "gain into it would change the others too"
         )

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from scalefit.errors import OptionError
 from toy_models.transformer.build import NormConfig, block_norms
 from toy_models.transformer.norms import RMSNorm
-from toy_models.transformer.second_site import AttentionMaps
+from toy_models.transformer.second_site import ApproximateBoundedTanh, AttentionMaps
 
 __all__ = ["KeyValueCache", "ModelConfig", "Transformer"]
 
@@ -72,20 +72,24 @@ class ModelConfig:
 
 
 class KeyValueCache:
-    """Keys and values of the tokens seen so far, for generation; (depth, 2, batch, heads, T, head size)."""
+    """Keys and values of the tokens seen so far, for generation; (batch, heads, T, head size) a block."""
 
-    def __init__(self, config: ModelConfig, batch: int, *, device: torch.device, dtype: torch.dtype) -> None:
-        size = config.width // config.n_heads
-        shape = (config.depth, 2, batch, config.n_kv_heads, config.sequence_length, size)
-        self.store = torch.zeros(shape, device=device, dtype=dtype)
+    def __init__(self, config: ModelConfig) -> None:
+        self.longest = config.sequence_length
         self.length = 0
+        self.store: dict[int, tuple[Tensor, Tensor]] = {}
 
     def extend(self, block: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Append keys and values of new tokens of one block and return all so far."""
+        if block not in self.store:
+            # Room for the longest sequence at once; the dtype is known only here (autocast).
+            shape = (*key.shape[:2], self.longest, key.shape[3])
+            self.store[block] = (key.new_empty(shape), value.new_empty(shape))
         stop = self.length + key.shape[2]
-        self.store[block, 0, :, :, self.length : stop] = key
-        self.store[block, 1, :, :, self.length : stop] = value
-        return self.store[block, 0, :, :, :stop], self.store[block, 1, :, :, :stop]
+        for kept, new in zip(self.store[block], (key, value), strict=True):
+            kept[:, :, self.length : stop] = new
+        keys, values = self.store[block]
+        return keys[:, :, :stop], values[:, :, :stop]
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -137,7 +141,15 @@ class SwiGLU(nn.Module):
 
 
 class Block(nn.Module):
-    """``x + attention(norm(x))``, then ``h + mlp(norm(h))``."""
+    """``x + attention(norm(x))``, then ``h + mlp(norm(h))``.
+
+    Attributes
+    ----------
+    calls_after : bool
+        Tells `convert_norms` that this block passes updates through its norms' `after` by itself.
+    """
+
+    calls_after = True
 
     def __init__(self, config: ModelConfig, index: int) -> None:
         super().__init__()
@@ -188,7 +200,7 @@ class Transformer(nn.Module):
             if weight.ndim == 2:
                 weight.copy_(torch.randn(weight.shape, generator=rng) * self.config.initial_std)
         for module in self.modules():
-            if hasattr(module, "refresh"):
+            if isinstance(module, ApproximateBoundedTanh):
                 module.refresh()
 
     def rotary(self, start: int, stop: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -218,8 +230,7 @@ class Transformer(nn.Module):
     @torch.inference_mode()
     def generate(self, prompt: Tensor, n_tokens: int) -> Tensor:
         """Append the ``n_tokens`` likeliest tokens, one after the other, to ``prompt``, (batch, T)."""
-        weight = self.embed_tokens.weight
-        cache = KeyValueCache(self.config, prompt.shape[0], device=weight.device, dtype=weight.dtype)
+        cache = KeyValueCache(self.config)
         pieces, new = [prompt], prompt
         for _ in range(n_tokens):
             new = self(new, cache)[:, -1:].argmax(dim=-1)

@@ -1,0 +1,87 @@
+"""The depth experiment's configurations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from scalefit.errors import OptionError
+from toy_models.transformer.build import NORMS, NormConfig
+from toy_models.transformer.model import ModelConfig
+
+__all__ = ["PRESETS", "ExperimentConfig"]
+
+
+@dataclass(frozen=True)
+class ExperimentConfig:
+    """Which models are trained, and how.
+
+    Attributes
+    ----------
+    model : ModelConfig
+        Sizes; its norm gives the constants, not the name.
+    norms : tuple of str
+        Names from `NORMS`.
+    seeds : tuple of int
+        Seeds of weights and batches; every norm is trained with each.
+    steps, batch : int
+        Optimiser steps, and sequences a step.
+    learning_rate, weight_decay : float
+        Peak rate of AdamW, and decay of the matrices.
+    warmup : int
+        Steps of linear warm-up.
+    device : str
+        ``"cpu"`` or ``"cuda"``.
+    precision : str
+        ``"float32"``, or ``"bfloat16"`` for products in bfloat16 with float32 weights and statistics.
+    compile : str
+        Backend of torch.compile; empty for none.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    norms: tuple[str, ...] = tuple(NORMS)
+    seeds: tuple[int, ...] = (0, 1, 2)
+    steps: int = 200
+    batch: int = 8
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.1
+    warmup: int = 20
+    device: str = "cpu"
+    precision: str = "float32"
+    compile: str = ""
+
+    def __post_init__(self) -> None:
+        for norm in self.norms:
+            NormConfig(norm)
+        for name in ("steps", "batch"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} is {getattr(self, name)} and must be at least 1")
+        for name, allowed in (("device", ("cpu", "cuda")), ("precision", ("float32", "bfloat16"))):
+            if getattr(self, name) not in allowed:
+                raise OptionError(f"{name} is {getattr(self, name)!r} and must be {' or '.join(allowed)}")
+
+
+LAPTOP = ExperimentConfig()
+
+PRESETS = {
+    "laptop": LAPTOP,
+    "smoke": replace(
+        LAPTOP,
+        model=ModelConfig(width=32, depth=6, hidden=88, sequence_length=32),
+        seeds=(0,),
+        steps=10,
+        batch=4,
+        warmup=2,
+    ),
+    "gpu": replace(
+        LAPTOP,
+        model=ModelConfig(width=512, depth=48, hidden=1376, n_heads=8, n_kv_heads=4, sequence_length=512),
+        steps=3000,
+        batch=64,
+        learning_rate=1e-3,
+        warmup=100,
+        device="cuda",
+        precision="bfloat16",
+        compile="inductor",
+    ),
+}
+"""``laptop``: ten minutes on two cores; ``smoke``: seconds; ``gpu``: the same code on one CUDA device."""
