@@ -1,0 +1,212 @@
+"""From the optimum of the centred problem to estimates in plain units with standard errors and verdicts.
+
+The Gauss-Newton covariance of the free parameters is, for the squared penalty,
+
+    cov = s^2 (J' W J)^-1,    s^2 = sum_i w_i r_i^2 / (n - p),                                     (1)
+
+and for the Huber penalty its M-estimator form (Huber 1981, section 7.6)
+
+    cov = [sum_i w_i psi_i^2 / (n - p)] / [mean_i w_i psi'_i]^2  (J' W J)^-1,                      (2)
+
+with J the derivatives of the residuals by the p free parameters that are not at a bound. Equation (1) is the case
+psi = r, psi' = 1 of equation (2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.centred import CentredLaw
+from scalefit.errors import ScalefitWarning
+from scalefit.identifiability import Evidence, Identification, identify, null_parameters
+from scalefit.runs import Runs
+from scalefit.solver import Problem, State, jacobian, predict
+
+__all__ = ["Estimates", "estimate"]
+
+Array = NDArray[np.float64]
+
+Z95_ONE_SIDED = 1.644854
+
+VANISHED = 1e-8
+"""A term smaller than this share of the smallest loss, at its column's geometric mean, has vanished."""
+
+NOISE_FREE = 1e-8
+"""Residuals below this are rounding; the certificate's gradient is not divided by less."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """What the optimum says; the fields are described at `scalefit.fitting.Fit`.
+
+    Attributes
+    ----------
+    at_bound : tuple of str
+        Free parameters that ended at a bound.
+    """
+
+    params: Mapping[str, float]
+    standard_errors: Mapping[str, float]
+    covariance: Array
+    limits: Mapping[str, float]
+    at_bound: tuple[str, ...]
+    gradient: float
+    condition: float
+    identification: Identification
+    warnings: tuple[ScalefitWarning, ...]
+
+
+def estimate(centred: CentredLaw, state: State, runs: Runs) -> Estimates:
+    """Describe the optimum of a law on a table.
+
+    Parameters
+    ----------
+    centred : CentredLaw
+    state : State
+        Of one point, at the optimum.
+    runs : Runs
+        The rows of the problem.
+    """
+    problem, free, names = centred.problem, state.free[0], centred.law.parameter_names
+    weighted = jacobian(problem, free)
+    if problem.weights is not None:
+        weighted *= np.sqrt(problem.weights)[:, None]
+    held = _held(centred, state, float(runs["loss"].min()))
+    null, condition = null_parameters(weighted[:, ~held], tuple(np.flatnonzero(~held)))
+    scores, curvature = _scores(problem, predict(problem, state.free)[0])
+    variance = float(scores @ scores) / (len(runs) - int((~held).sum())) / curvature**2
+    covariance_free = _inverse(weighted, ~held) * variance
+    reporting = centred.reporting_jacobian(free)
+    with np.errstate(invalid="ignore"):
+        covariance = reporting @ covariance_free @ reporting.T
+        errors = np.sqrt(np.diag(covariance))
+    index = {name: centred.free_index(name) for name in names}
+    unsure = {name for name, j in index.items() if j is None or held[j] or j in null}
+    standard_errors = {n: float("nan") if n in unsure else float(e) for n, e in zip(names, errors, strict=True)}
+    limits = _limits(centred, weighted, held, variance, free)
+    evidence = Evidence(
+        law=centred.law,
+        arguments={t.column: t.argument(runs) for t in centred.law.terms},
+        params=(params := centred.plain(free)),
+        free=tuple(name for name, j in index.items() if j is not None),
+        standard_errors=standard_errors,
+        relative_sizes=_relative_sizes(centred, free, covariance_free),
+        null=frozenset(name for name, j in index.items() if j in null),
+        limits=limits,
+        smallest_loss=float(runs["loss"].min()),
+        correlations=_correlations(covariance, names),
+    )
+    return Estimates(
+        params=MappingProxyType(params),
+        standard_errors=MappingProxyType(standard_errors),
+        covariance=covariance,
+        limits=MappingProxyType(limits),
+        at_bound=tuple(name for name, h in zip(centred.free_names, held, strict=True) if h),
+        gradient=_largest_cosine(weighted[:, ~held], scores),
+        condition=condition,
+        identification=identify(evidence),
+        warnings=tuple(
+            _bound_remark(name, params[name], limits) for name, h in zip(centred.free_names, held, strict=True) if h
+        ),
+    )
+
+
+def _held(centred: CentredLaw, state: State, smallest_loss: float) -> NDArray[np.bool_]:
+    """Which free parameters ended at a bound: on it with an outward gradient, or as a term that vanished."""
+    problem, free, gradient = centred.problem, state.free[0], state.gradient[0]
+    at_lower = (free <= problem.lower) & (gradient >= 0)
+    at_upper = (free >= problem.upper) & (gradient <= 0)
+    centred_size = np.array([name.startswith("c_") for name in centred.free_names])
+    vanished = centred_size & (problem.lower == 0) & (free < VANISHED * smallest_loss)
+    held: NDArray[np.bool_] = at_lower | at_upper | vanished
+    return held
+
+
+def _scores(problem: Problem, predicted: Array) -> tuple[Array, float]:
+    """sqrt(w) psi of each row and the mean of w psi', both for a penalty that is r^2 / 2 near zero."""
+    objective = problem.objective
+    residuals = objective.transform(predicted) - problem.target
+    halved = 2.0 if objective.delta is None else 1.0
+    scores = objective.score(residuals) / halved
+    curvature = np.broadcast_to(objective.curvature(residuals) / halved, scores.shape)
+    if problem.weights is not None:
+        scores, curvature = scores * np.sqrt(problem.weights), curvature * problem.weights
+    return scores, max(float(curvature.mean()), 1.0 / len(scores))
+
+
+def _inverse(weighted: Array, inside: NDArray[np.bool_]) -> Array:
+    """(J' W J)^-1 over some columns, zero elsewhere; null directions get a large finite variance."""
+    inverse = np.zeros((len(inside), len(inside)))
+    information = weighted[:, inside].T @ weighted[:, inside]
+    diagonal = np.diag(information)
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    values, vectors = np.linalg.eigh(information * scale * scale[:, None])
+    floored = np.maximum(values, 1e-15 * values.max(initial=1e-300))
+    inverse[np.ix_(inside, inside)] = (vectors / floored) @ vectors.T * scale * scale[:, None]
+    return inverse
+
+
+def _largest_cosine(weighted: Array, scores: Array) -> float:
+    """Largest cosine between the scores and a column of the Jacobian: zero at an optimum."""
+    lengths = np.sqrt(np.einsum("np,np->p", weighted, weighted))
+    size = max(float(np.linalg.norm(scores)), NOISE_FREE * len(scores) ** 0.5)
+    cosines = np.abs(scores @ weighted) / (np.where(lengths > 0, lengths, 1.0) * size)
+    return float(cosines.max(initial=0.0))
+
+
+def _limits(
+    centred: CentredLaw, weighted: Array, held: NDArray[np.bool_], variance: float, free: Array
+) -> dict[str, float]:
+    """One-sided 95 % limits of L0 and exponents at a bound: 1.645 standard errors, as though it were free."""
+    limits = {}
+    for j in np.flatnonzero(held):
+        name = centred.free_names[j]
+        if name.startswith("c_"):
+            continue
+        inside = ~held
+        inside[j] = True
+        error = float(np.sqrt(_inverse(weighted, inside)[j, j] * variance))
+        sign = 1.0 if free[j] <= centred.problem.lower[j] else -1.0
+        limits[name] = float(free[j]) + sign * Z95_ONE_SIDED * error
+    return limits
+
+
+def _relative_sizes(centred: CentredLaw, free: Array, covariance_free: Array) -> dict[str, float]:
+    """Standard error over size of each free coefficient C_k of the centred law."""
+    relative = {}
+    for j, name in enumerate(centred.free_names):
+        if name.startswith("c_"):
+            error = float(np.sqrt(covariance_free[j, j]))
+            relative[name] = error / float(free[j]) if free[j] > 0 else float("inf")
+    return relative
+
+
+def _correlations(covariance: Array, names: tuple[str, ...]) -> dict[tuple[str, str], float]:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        errors = np.sqrt(np.diag(covariance))
+        matrix = covariance / errors / errors[:, None]
+    exponents = [i for i, name in enumerate(names) if name.startswith("alpha_")]
+    return {(names[i], names[j]): float(matrix[i, j]) for i, j in combinations(exponents, 2)}
+
+
+def _bound_remark(name: str, value: float, limits: Mapping[str, float]) -> ScalefitWarning:
+    if name.startswith("c_"):
+        return ScalefitWarning(
+            "vanished-term",
+            f"{name} went to zero: the data show no trace of this term.",
+            f"Leave {name[2:]} out of the law, or add runs that vary it more.",
+            {"parameter": name},
+        )
+    side = "below" if limits[name] > value else "above"
+    return ScalefitWarning(
+        "at-bound",
+        f"{name} is at its bound {value:g}; at 95 % it is {side} {limits[name]:.2g}.",
+        "Read the one-sided limit; the other standard errors hold for this value of the parameter.",
+        {"parameter": name, "bound": value, "limit": limits[name]},
+    )
