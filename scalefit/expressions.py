@@ -118,9 +118,7 @@ def evaluate_condition(expression: str, columns: Mapping[str, NDArray[Any]]) -> 
     """
     value = np.asarray(_Evaluator(expression, columns).value())
     if value.dtype != np.bool_:
-        raise OptionError(
-            f"expression {expression!r} is a number and must be a condition, such as 'depth >= 4'"
-        )
+        raise OptionError(f"expression {expression!r} is a number and must be a condition, such as 'depth >= 4'")
     length = len(next(iter(columns.values()))) if columns else 1
     return np.array(np.broadcast_to(value, (length,)))
 
@@ -136,9 +134,7 @@ def names_in(expression: str) -> tuple[str, ...]:
 def _parse(expression: str) -> tuple[ast.expr, dict[str, str]]:
     """Parse into a tree and the table of backtick-quoted names."""
     if len(expression) > MAX_LENGTH:
-        raise OptionError(
-            f"expression of {len(expression)} characters is too long: at most {MAX_LENGTH} are read"
-        )
+        raise OptionError(f"expression of {len(expression)} characters is too long: at most {MAX_LENGTH} are read")
     quoted: dict[str, str] = {}
 
     def placeholder(match: re.Match[str]) -> str:
@@ -180,9 +176,7 @@ class _Evaluator:
         if depth > MAX_DEPTH:
             raise OptionError(f"expression {self.expression!r} is nested more than {MAX_DEPTH} deep")
         match node:
-            case ast.Constant(value=value) if isinstance(value, (int, float, str)) and not isinstance(
-                value, bool
-            ):
+            case ast.Constant(value=value) if isinstance(value, (int, float, str)) and not isinstance(value, bool):
                 return self._constant(value)
             case ast.Name(id=name):
                 return self._column(self.quoted.get(name, name))
@@ -228,9 +222,7 @@ class _Evaluator:
         if _is_text(value):
             raise OptionError(f"expression {self.expression!r}: {ast.unparse(node)} is a text, not a number")
         if np.asarray(value).dtype == np.bool_:
-            raise OptionError(
-                f"expression {self.expression!r}: {ast.unparse(node)} is a condition, not a number"
-            )
+            raise OptionError(f"expression {self.expression!r}: {ast.unparse(node)} is a condition, not a number")
         return value
 
     def _truth(self, node: ast.expr, depth: int) -> Any:

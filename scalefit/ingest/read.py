@@ -1,28 +1,122 @@
-"""Read a file into a `Table`."""
+"""Read files of any recognised format into one `Table`."""
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
+import numpy as np
 
 from scalefit.errors import DataError
-from scalefit.ingest.memory import table_from_columns
+from scalefit.ingest.binary import read_excel, read_parquet
+from scalefit.ingest.build import build_table
+from scalefit.ingest.delimited import read_delimited
+from scalefit.ingest.documents import read_document, read_lines
+from scalefit.ingest.grid import Grid
+from scalefit.ingest.join import join_tables
+from scalefit.ingest.names import role_candidates
 from scalefit.ingest.options import ReadOptions
+from scalefit.ingest.source import Source, load_source
 from scalefit.ingest.table import Table
+from scalefit.ingest.trackers import SHAPERS, recognise_tracker, shape_as
 
 __all__ = ["read_table"]
 
+_SUFFIXES = frozenset([".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".xlsx"])
+_ONE_RUN = frozenset(["tensorboard", "lightning", "trainer-state"])
+_MAX_FILES = 10_000
 
-def read_table(path: str | Path, options: ReadOptions) -> Table:
-    """Read one file."""
-    path = Path(path)
-    if not path.is_file():
-        raise DataError(f"no file {path}")
-    frame = pd.read_csv(path, float_precision="round_trip")
-    columns = {str(name): frame[name].to_numpy() for name in frame.columns}
-    table = table_from_columns(columns, options, path.name)
-    origin = replace(table.origin, format="csv", sha256=hashlib.sha256(path.read_bytes()).hexdigest())
-    return replace(table, origin=origin)
+
+def read_table(path: str | Path | Sequence[str | Path], options: ReadOptions | None = None) -> Table:
+    """Read a file, several files, or a folder (one run a file) into a table.
+
+    Parameters
+    ----------
+    path : path or sequence of paths
+        A folder stands for every table below it.
+    options : ReadOptions, optional
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read without guessing; the message names line, column, value and the way out.
+    """
+    options = options or ReadOptions()
+    given = [Path(path)] if isinstance(path, (str, Path)) else [Path(p) for p in path]
+    if len(given) == 1 and not given[0].is_dir():
+        return _read_file(given[0], options, None)
+    files = [(file, label) for p in given for file, label in _files_of(p)]
+    tables = [_read_file(file, options, label) for file, label in files]
+    return join_tables(tables, given[0].name if len(given) == 1 else f"{len(given)} files")
+
+
+def _read_file(path: Path, options: ReadOptions, label: str | None) -> Table:
+    source = load_source(path)
+    grid = _grid(source, options)
+    if label is not None or grid.format in _ONE_RUN:
+        grid = _with_run(grid, label or path.name.split(".")[0])
+    return build_table(grid, options, source.sha256)
+
+
+def _files_of(path: Path) -> list[tuple[Path, str]]:
+    """Return the tables at a path with the label of each: the part of its path that tells it apart."""
+    if not path.is_dir():
+        return [(path, path.name.split(".")[0])]
+    found = sorted(
+        file
+        for file in path.rglob("*")
+        if file.is_file() and _SUFFIXES & set(file.suffixes) and not file.name.startswith((".", "~"))
+    )
+    if not found:
+        raise DataError(f"folder {path} holds no table ({', '.join(sorted(_SUFFIXES))}); name a file")
+    if len(found) > _MAX_FILES:
+        raise DataError(f"folder {path} holds {len(found)} tables, more than {_MAX_FILES}; name the files")
+    relative = [file.relative_to(path) for file in found]
+    same_name = len(found) > 1 and len({file.name for file in relative}) == 1
+    labels = [(file.parent if same_name else file.parent / file.name.split(".")[0]).as_posix() for file in relative]
+    return list(zip(found, labels, strict=True))
+
+
+def _with_run(grid: Grid, label: str) -> Grid:
+    """Add a run column that holds one label, unless the file says which run a row belongs to."""
+    if role_candidates(grid.names, "run"):
+        return grid
+    return replace(grid, names=("run", *grid.names), columns=(np.full(len(grid), label, dtype=object), *grid.columns))
+
+
+def _grid(source: Source, options: ReadOptions) -> Grid:
+    form = options.format or _recognise(source)
+    if form in {"json", "trainer-state"}:
+        return read_document(source)
+    if form == "jsonl":
+        return read_lines(source)
+    if form == "parquet":
+        return read_parquet(source)
+    if form == "excel":
+        return shape_as_recognised(read_excel(source, options))
+    grid = read_delimited(source, options)
+    return shape_as_recognised(grid) if options.format is None else shape_as(grid, options.format)
+
+
+def shape_as_recognised(grid: Grid) -> Grid:
+    """Bring a table into rows of points by the tracker format that its columns show."""
+    form = recognise_tracker(grid)
+    return shape_as(grid, form) if form in SHAPERS and form != "csv" else grid
+
+
+def _recognise(source: Source) -> str:
+    """Return the family of formats that the first bytes show; the suffix decides only between JSON forms."""
+    data = source.data
+    if data.startswith(b"PAR1"):
+        return "parquet"
+    if data.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+        return "excel"
+    start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not start.startswith((b"{", b"[")):
+        return "csv"
+    if source.suffix in {".jsonl", ".ndjson"}:
+        return "jsonl"
+    lines = [line for line in data.split(b"\n", 3)[:3] if line.strip()]
+    one_a_line = len(lines) > 1 and all(line.strip().startswith(b"{") for line in lines)
+    return "jsonl" if one_a_line and lines[0].strip().endswith(b"}") else "json"

@@ -8,7 +8,10 @@ import math
 
 from scalefit.ingest.table import Table
 
-__all__ = ["protect", "show_number", "write_csv"]
+__all__ = ["OWN_MARK", "protect", "show_number", "unprotect", "write_csv"]
+
+OWN_MARK = "# scalefit-runs 1"
+"""How the first line of the tidy CSV starts."""
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -31,13 +34,23 @@ def protect(text: str) -> str:
     return "'" + text if text.startswith((*_FORMULA_STARTS, "'")) else text
 
 
+def unprotect(text: str) -> str:
+    """Undo `protect`."""
+    return text.removeprefix("'")
+
+
 def write_csv(table: Table) -> str:
-    """Return the tidy CSV: the run label first, then every column of numbers; a missing cell is empty."""
+    """Return the tidy CSV.
+
+    The first line is a comment that names the format and the unit of the loss; the second holds the
+    column names, the run label first, then every column of numbers; a missing cell is empty.
+    """
     run = table.texts.get("run")
     names = ([] if run is None else ["run"]) + [protect(name) for name in table.columns]
     columns: list[list[str]] = [] if run is None else [[protect(str(label)) for label in run]]
     columns += [[show_number(value) for value in values.tolist()] for values in table.columns.values()]
     out = io.StringIO()
+    out.write(f"{OWN_MARK}; loss in {table.origin.units.get('loss', 'nats per token')}\n")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
     writer.writerows(zip(*columns, strict=True))

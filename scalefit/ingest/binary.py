@@ -1,0 +1,84 @@
+"""Parquet files and Excel workbooks to a `Grid`, through pandas."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.errors import DataError, MissingExtraError
+from scalefit.ingest.delimited import grid_of_records
+from scalefit.ingest.dialect import layout
+from scalefit.ingest.grid import Grid, cells_of, simple_places
+from scalefit.ingest.options import ReadOptions
+from scalefit.ingest.source import Source
+from scalefit.ingest.table import Dropped
+
+__all__ = ["frame_grid", "read_excel", "read_parquet"]
+
+
+def read_parquet(source: Source) -> Grid:
+    """Read Apache Parquet; needs pyarrow."""
+    import pandas as pd
+
+    try:
+        frame = pd.read_parquet(io.BytesIO(source.data))
+    except ImportError:
+        raise MissingExtraError("pyarrow", "reading Parquet", "parquet") from None
+    except (ValueError, OSError, KeyError) as error:
+        raise DataError(f"{source.name} is no readable Parquet file: {_first_line(error)}") from None
+    if not len(frame):
+        raise DataError(f"{source.name} has columns and no rows; export the runs again")
+    if frame.index.name is not None or frame.index.nlevels > 1:
+        frame = frame.reset_index()
+    names = [str(name) for name in frame.columns]
+    return frame_grid(source.name, "parquet", names, [frame.iloc[:, j].to_numpy() for j in range(len(names))])
+
+
+def frame_grid(name: str, form: str, names: list[str], arrays: list[NDArray[Any]]) -> Grid:
+    """Make a grid of arrays: numbers as they are, everything else as text."""
+    columns = []
+    for array in arrays:
+        if array.ndim != 1:
+            raise DataError(f"{name}: a column has {array.ndim} dimensions and must have one; give one entry a row")
+        if array.dtype.kind in "iuf":
+            columns.append(array.astype(np.float64))
+        else:
+            columns.append(cells_of([None if _is_missing(value) else value for value in array.tolist()]))
+    n = len(columns[0]) if columns else 0
+    return Grid(
+        name, form, tuple(n.strip() for n in names), tuple(columns), simple_places(name, n, 1), Dropped.none(name)
+    )
+
+
+def read_excel(source: Source, options: ReadOptions) -> Grid:
+    """Read the first sheet of a workbook; needs openpyxl. Cells pass through the rules of text files."""
+    import pandas as pd
+
+    try:
+        frame = pd.read_excel(io.BytesIO(source.data), header=None, dtype=object)
+    except ImportError:
+        raise MissingExtraError("openpyxl", "reading Excel workbooks", "excel") from None
+    except Exception as error:  # the engines raise whatever their parsers do
+        raise DataError(f"{source.name} is no readable workbook: {_first_line(error)}") from None
+    records = [["" if _is_missing(v) else _text(v) for v in row] for row in frame.itertuples(index=False)]
+    dialect = layout(records[:60], source.name, options, ",")
+    grid = grid_of_records(((i + 1, record) for i, record in enumerate(records)), source.name, dialect)
+    return replace(grid, format="excel")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
+        return str(int(value))
+    return repr(value) if isinstance(value, float) else str(value).strip()
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value != value or type(value).__name__ in {"NAType", "NaTType"}
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or ["unknown"])[0][:200]

@@ -1,0 +1,171 @@
+"""Which columns of a grid are used and for what, decided from their names and the user's options."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.errors import DataError, OptionError, ScalefitWarning
+from scalefit.expressions import did_you_mean, names_in
+from scalefit.ingest.grid import Grid
+from scalefit.ingest.names import DISGUISED_LOSS, ROLES, SYNONYMS, loss_candidates, normal_name, role_candidates
+from scalefit.ingest.options import ReadOptions
+
+__all__ = ["Roles", "find_roles"]
+
+_MUST_BE_CLEAR = ("width", "depth", "tokens")
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The parts that columns play.
+
+    Attributes
+    ----------
+    grid : Grid
+        Without nameless, index and empty columns.
+    by_column : dict of str to str
+        Column of the file -> name it gets.
+    numeric : tuple of str
+        Columns of the file that must hold numbers because a role or a definition uses them.
+    derived : dict of str to str
+        Name -> expression, for what is computed.
+    warnings : tuple of ScalefitWarning
+    """
+
+    grid: Grid
+    by_column: dict[str, str]
+    numeric: tuple[str, ...]
+    derived: dict[str, str]
+    warnings: tuple[ScalefitWarning, ...]
+
+
+def find_roles(grid: Grid, options: ReadOptions) -> Roles:
+    """Decide which column is which.
+
+    Raises
+    ------
+    DataError
+        If two columns share a name, several may be the width, depth, tokens or loss, or none is the loss.
+    """
+    grid = _without_idle_columns(grid)
+    _refuse_duplicates(grid)
+    definitions = dict(options.columns)
+    if options.loss is not None:
+        if "loss" in definitions:
+            raise OptionError("--loss and --column loss=... both define the loss; give one")
+        definitions["loss"] = _column_named(options.loss, grid)
+    renames = {text: name for name, text in definitions.items() if text in grid.names}
+    derived = {name: text for name, text in definitions.items() if renames.get(text) != name}
+    by_column, warnings = dict(renames), []
+    if grid.own:
+        by_column.update({name: name for name in grid.names if name not in by_column and name not in definitions})
+    else:
+        for role in SYNONYMS:
+            if role not in definitions:
+                found = [grid.names[i] for i in role_candidates(grid.names, role) if grid.names[i] not in renames]
+                chosen, warning = _one_of(found, role, grid)
+                by_column.update({chosen: role} if chosen else {})
+                warnings += [warning] if warning else []
+        if "loss" not in definitions:
+            by_column[_loss_column(grid, set(by_column))] = "loss"
+    grid = _without_replaced(grid, by_column, definitions)
+    needed = [name for name, role in by_column.items() if role in ROLES and role != "run"]
+    inputs = [name for text in derived.values() if text not in grid.names for name in names_in(text)]
+    numeric = tuple(dict.fromkeys([*needed, *(name for name in inputs if name in grid.names)]))
+    return Roles(grid, by_column, numeric, derived, tuple(warnings))
+
+
+def _without_idle_columns(grid: Grid) -> Grid:
+    """Leave out columns without a name or an entry, and row counters."""
+    nameless = {i for i, name in enumerate(grid.names) if not name}
+    grid = grid.without(nameless, "no name")
+    counters = {
+        i
+        for i, name in enumerate(grid.names)
+        if (name.startswith("Unnamed:") or normal_name(name) in {"index", "level_0"}) and not grid.own
+    }
+    grid = grid.without(counters, "row counter")
+    empty = {i for i, c in enumerate(grid.columns) if not grid.own and c.dtype == object and not c.any()}
+    return grid.without(empty, "empty")
+
+
+def _refuse_duplicates(grid: Grid) -> None:
+    for name, count in Counter(grid.names).items():
+        if count > 1:
+            at = [str(i + 1) for i, other in enumerate(grid.names) if other == name]
+            times = "twice" if count == 2 else f"{count} times"
+            raise DataError(
+                f"{grid.name}: column {name} appears {times} (columns {', '.join(at)}); rename or remove one"
+            )
+
+
+def _column_named(name: str, grid: Grid) -> str:
+    if name in grid.names:
+        return name
+    alike = [other for other in grid.names if normal_name(other) == normal_name(name)]
+    if len(alike) == 1:
+        return alike[0]
+    raise DataError(
+        f"{grid.name} has no column {name!r}{did_you_mean(name, grid.names)}; its columns are {', '.join(grid.names)}"
+    )
+
+
+def _one_of(found: list[str], role: str, grid: Grid) -> tuple[str | None, ScalefitWarning | None]:
+    """Return the column for a role; columns with the same cells are one."""
+    if len(found) <= 1:
+        return (found[0] if found else None), None
+    first = grid.column(found[0])
+    if all(_same(first, grid.column(other)) for other in found[1:]):
+        return found[0], None
+    listed, remedy = ", ".join(found), f"choose one with --column {role}={found[0]}"
+    if role in _MUST_BE_CLEAR:
+        raise DataError(f"{grid.name}: {listed} may each be the {role}; {remedy}")
+    message = f"{listed} of {grid.name} may each be the column {role}; none was taken."
+    return None, ScalefitWarning(
+        "ambiguous-column", message, f"{remedy[0].upper()}{remedy[1:]}.", {"role": role, "columns": found}
+    )
+
+
+def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    equal_nan = a.dtype == np.float64 and b.dtype == np.float64
+    return bool(np.array_equal(a, b, equal_nan=equal_nan))
+
+
+def _loss_column(grid: Grid, taken: set[str]) -> str:
+    if grid.loss is not None:
+        return grid.loss
+    found = [grid.names[i] for i in loss_candidates(grid.names) if grid.names[i] not in taken]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        best = next((name for name in found if "val" in name.lower() or "eval" in name.lower()), found[0])
+        raise DataError(
+            f"{grid.name} has {len(found)} columns that may be the loss: {', '.join(found)}; "
+            f"choose one with --loss, for example --loss {best}"
+        )
+    for name in grid.names:
+        last = normal_name(name.replace("/", ".").split(".")[-1])
+        unit = next((unit for word, unit in DISGUISED_LOSS.items() if last == word or last.endswith(f"_{word}")), None)
+        if unit is not None:
+            raise DataError(
+                f"{grid.name} has no loss column, but {name} looks like a loss in {unit}; "
+                f"if it is, say --loss {name} --loss-unit {unit}"
+                + (f" or --column loss='log({name})'" if unit == "perplexity" and name.isidentifier() else "")
+            )
+    raise DataError(
+        f"{grid.name} has no loss column{did_you_mean('loss', grid.names)}; its columns are "
+        f"{', '.join(grid.names)}; choose one with --loss COLUMN"
+    )
+
+
+def _without_replaced(grid: Grid, by_column: dict[str, str], definitions: dict[str, str]) -> Grid:
+    """Leave out a column whose name another one takes, unless a definition uses it."""
+    targets = {role for name, role in by_column.items() if name != role}
+    used = {name for text in definitions.values() for name in ([text] if text in grid.names else names_in(text))}
+    gone = {i for i, n in enumerate(grid.names) if n in targets and n not in by_column and n not in used}
+    return grid.without(gone, "its name is taken by another column")

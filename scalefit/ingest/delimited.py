@@ -1,0 +1,134 @@
+"""Delimited text to a `Grid`: one exact reader for any file, one fast reader for large clean ones."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from scalefit.errors import DataError
+from scalefit.ingest.dialect import Dialect, recognise
+from scalefit.ingest.fast import read_fast
+from scalefit.ingest.grid import Grid
+from scalefit.ingest.options import ReadOptions
+from scalefit.ingest.source import Source, decode
+from scalefit.ingest.table import Dropped, Places, frozen
+from scalefit.ingest.tidy import unprotect
+
+__all__ = ["grid_of_records", "read_delimited"]
+
+_FAST_FROM = 256 * 1024
+"""Bytes from which the fast reader is tried; below, importing pandas would cost more than it saves."""
+
+
+def read_delimited(source: Source, options: ReadOptions) -> Grid:
+    """Read delimited text of any layout that `recognise` knows."""
+    if len(source.data) >= _FAST_FROM and not options.names:
+        grid = read_fast(source, options)
+        if grid is not None:
+            return grid
+    text, warnings = decode(source)
+    dialect = recognise(text, source.name, options)
+    grid = grid_of_records(_split(text, dialect.delimiter), source.name, dialect)
+    return replace(grid, warnings=warnings)
+
+
+def grid_of_records(records: Iterable[tuple[int, list[str]]], name: str, dialect: Dialect) -> Grid:
+    """Make a grid of (line, cells) records, dropping what is no data and saying why.
+
+    Raises
+    ------
+    DataError
+        If quotes are broken, no row follows the header, or most rows do not fit it.
+    """
+    header, rows, lines = _after_header(records, name, dialect)
+    names, rows, odd = _fit_to_header(rows, lines, list(dialect.names), name)
+    n = len(rows)
+    columns = []
+    for j in range(len(names)):
+        cells = np.empty(n, dtype=object)
+        cells[:] = [row[j] if len(row) == len(names) else "" for row in rows]
+        columns.append(cells)
+    numbers = frozen(np.arange(1, n + 1, dtype=np.int64))
+    places = Places(numbers, frozen(np.array(lines, dtype=np.int64)), None, (name,))
+    grid = Grid(name, "csv", tuple(names), tuple(columns), places, Dropped.none(name))
+    if dialect.own is not None:
+        unit = dialect.own.partition("loss in ")[2]
+        grid = replace(_unprotected(grid), format="scalefit-csv", own=True, loss_unit=unit)
+    repeated = {i: "repeated header" for i, row in enumerate(rows) if row == header}
+    reasons = {**odd, **repeated}
+    mask = np.ones(n, dtype=np.bool_)
+    mask[list(reasons)] = False
+    return grid.keep(mask, [reasons[i] for i in sorted(reasons)])
+
+
+def _unprotected(grid: Grid) -> Grid:
+    columns = []
+    for column in grid.columns:
+        cells = np.empty(len(column), dtype=object)
+        cells[:] = [unprotect(cell) for cell in column.tolist()]
+        columns.append(cells)
+    return replace(grid, names=tuple(map(unprotect, grid.names)), columns=tuple(columns))
+
+
+def _after_header(
+    records: Iterable[tuple[int, list[str]]], name: str, dialect: Dialect
+) -> tuple[list[str], list[list[str]], list[int]]:
+    """Return the header record, the records after it that are neither blank nor comments, and their lines."""
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    header: list[str] = []
+    try:
+        for i, (line, record) in enumerate(records):
+            if dialect.header is not None and i <= dialect.header:
+                header = record
+            elif any(record) and not record[0].startswith("# "):
+                rows.append(record)
+                lines.append(line)
+    except csv.Error as error:
+        raise DataError(f"{name} cannot be split into cells: {error}; mend the quotes of that line") from None
+    if not rows:
+        raise DataError(f"{name} has a header and no rows; export the runs again")
+    return header, rows, lines
+
+
+def _split(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line on which each record starts, and its stripped cells."""
+    if delimiter == " ":
+        for i, line in enumerate(text.splitlines()):
+            yield i + 1, line.split()
+        return
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    before = 0
+    shared: dict[str, str] = {}
+    for record in reader:
+        yield before + 1, [shared.setdefault(cell, cell) for cell in map(str.strip, record)]
+        before = reader.line_num
+
+
+def _fit_to_header(
+    rows: list[list[str]], lines: list[int], names: list[str], name: str
+) -> tuple[list[str], list[list[str]], dict[int, str]]:
+    """Make rows as wide as the header where that is certain; otherwise say what is wrong with each."""
+    k = len(names)
+    extra = sum(len(row) == k + 1 for row in rows)
+    if extra == len(rows):
+        if all(row[-1] == "" for row in rows):
+            return names, [row[:-1] for row in rows], {}
+        if _counts_up([row[0] for row in rows]):
+            return ["", *names], rows, {}
+    wrong = {i: f"{len(row)} cells where the header has {k}" for i, row in enumerate(rows) if len(row) != k}
+    if 2 * len(wrong) > len(rows):
+        i = next(iter(wrong))
+        raise DataError(
+            f"{name}: {len(wrong)} of {len(rows)} rows do not fit the header; line {lines[i]} has {len(rows[i])} "
+            f"cells and the header {k}; say --delimiter, or write decimal commas in a file split by semicolons"
+        )
+    return names, rows, wrong
+
+
+def _counts_up(cells: list[str]) -> bool:
+    return any(cells == [str(i + start) for i in range(len(cells))] for start in (0, 1))

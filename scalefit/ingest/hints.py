@@ -1,0 +1,64 @@
+"""Roles that no column plays, and what the file offers instead."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from scalefit.errors import ScalefitWarning
+from scalefit.ingest.names import SYNONYMS, normal_name
+from scalefit.ingest.pattern import suggest_pattern
+from scalefit.ingest.table import Table
+
+__all__ = ["missing_roles"]
+
+_STEPS = frozenset(["step", "steps", "iter", "iters", "iteration", "iterations", "global_step", "train_step"])
+_PER_STEP = frozenset(["batch_tokens", "tokens_per_batch", "tokens_per_step", "tokens_per_iter", "batch_size_tokens"])
+
+
+def missing_roles(table: Table) -> tuple[ScalefitWarning, ...]:
+    """Return a warning for each of width, depth and tokens that is missing where the file has a likely source."""
+    warnings = []
+    for role in ("width", "depth", "tokens"):
+        if role in table.columns:
+            continue
+        hint = _hint(table, role)
+        if hint is not None:
+            seen, action = hint
+            warnings.append(
+                ScalefitWarning(
+                    "role-not-found", f"{table.origin.name} has no column {role}, but {seen}.", action, {"role": role}
+                )
+            )
+    return tuple(warnings)
+
+
+def _hint(table: Table, role: str) -> tuple[str, str] | None:
+    names = [table.origin.columns.get(name, name) for name in table.columns if name != "loss"]
+    normal = {normal_name(name): name for name in names}
+    for short, name in normal.items():
+        log = re.fullmatch(r"(log10|log2|log|ln)_?(.*)", short)
+        if log and log.group(2) in SYNONYMS[role]:
+            base = {"log10": "10**", "log2": "2**"}.get(log.group(1))
+            call = f"{base}{_quoted(name)}" if base else f"exp({_quoted(name)})"
+            return f"{name} looks like its logarithm", f"Say --column {role}='{call}'."
+    if role == "tokens":
+        steps, sizes = [n for s, n in normal.items() if s in _STEPS], [n for s, n in normal.items() if s in _PER_STEP]
+        if steps and sizes:
+            product = f"{_quoted(steps[0])}*{_quoted(sizes[0])}"
+            return f"{steps[0]} and {sizes[0]} may give it", f"Say --column tokens='{product}'."
+        if steps:
+            return f"{steps[0]} counts steps", f"Say --column tokens='{_quoted(steps[0])}*TOKENS_PER_STEP'."
+    elif "run" in table.texts and (pattern := suggest_pattern(table.texts["run"].tolist())) is not None:
+        return "the run names seem to hold it", f"Say --pattern '{pattern}'."
+    near = difflib.get_close_matches(role, list(normal), n=1, cutoff=0.75) or [
+        short for short in normal if difflib.get_close_matches(short, SYNONYMS[role], n=1, cutoff=0.85)
+    ]
+    if near:
+        name = normal[near[0]]
+        return f"{name} may be meant", f"If so, say --column {role}={_quoted(name)}."
+    return None
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else f"`{name}`"

@@ -1,0 +1,146 @@
+"""Tables that experiment trackers export: recognised by their columns and brought into rows of points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.errors import DataError, OptionError
+from scalefit.ingest.grid import Grid
+from scalefit.ingest.names import normal_name
+from scalefit.ingest.numbers import MISSING, looks_numeric
+from scalefit.ingest.table import Dropped
+
+__all__ = ["SHAPERS", "drop_unfinished", "recognise_tracker"]
+
+_SEPARATOR = " - "
+"""Between run and metric in the column names of a W&B chart."""
+_ENVELOPE = ("__MIN", "__MAX")
+_FINISHED = frozenset(["finished", "completed", "complete", "succeeded", "success", "done"])
+_UNFINISHED = frozenset(
+    ["crashed", "failed", "killed", "running", "preempted", "preempting", "pending", "queued", "canceled", "cancelled"]
+)
+
+
+def recognise_tracker(grid: Grid) -> str:
+    """Return the name of the tracker format a delimited table has, or its own format."""
+    if grid.own:
+        return grid.format
+    names = [normal_name(name) for name in grid.names]
+    if set(names) == {"wall_time", "step", "value"}:
+        return "tensorboard"
+    if len(_chart_columns(grid)) >= 1 and len(_chart_columns(grid)) + 1 >= _unenveloped(grid):
+        return "wandb-chart"
+    if _state_column(grid) is not None and "name" in names:
+        return "wandb-runs"
+    if "step" in names and "epoch" in names and any(n.startswith(("train_", "val_", "test_")) for n in names):
+        return "lightning"
+    return grid.format
+
+
+def _chart_columns(grid: Grid) -> list[int]:
+    return [i for i, name in enumerate(grid.names) if _SEPARATOR in name and not name.endswith(_ENVELOPE)]
+
+
+def _unenveloped(grid: Grid) -> int:
+    """Number of columns that may be the axis or a run: the W&B chart has one axis and one column a run."""
+    return sum(not name.endswith(_ENVELOPE) and bool(name) and not name.endswith("_step") for name in grid.names)
+
+
+def _chart(grid: Grid) -> Grid:
+    """Bring a W&B chart export, one column a run and metric, into one row a point; blank cells are no points."""
+    chart = [grid.names[i].rpartition(_SEPARATOR) for i in _chart_columns(grid)]
+    if not chart:
+        raise DataError(f"{grid.name} is no W&B chart export: no column is named 'run - metric'")
+    runs = tuple(dict.fromkeys(run for run, _, _ in chart))
+    metrics = tuple(dict.fromkeys(metric for _, _, metric in chart))
+    others = [i for i in range(len(grid.names)) if _SEPARATOR not in grid.names[i]]
+    parts = [_points(grid, run, metrics) for run in runs]
+    index = np.concatenate([points for points, _ in parts])
+    labels = np.repeat(np.array(runs, dtype=object), [len(points) for points, _ in parts])
+    values = [np.concatenate([columns[j] for _, columns in parts]) for j in range(len(metrics))]
+    blank = np.setdiff1d(np.arange(len(grid)), index)
+    envelope = sum(name.endswith(_ENVELOPE) for name in grid.names)
+    return replace(
+        grid,
+        names=("run", *(grid.names[i] for i in others), *metrics),
+        columns=(labels, *(grid.columns[i][index] for i in others), *values),
+        places=grid.places.take(index),
+        dropped=grid.dropped + Dropped.of(grid.places.take(blank), ["no value of any run"] * len(blank)),
+        ignored=(*grid.ignored, *([f"{envelope} columns __MIN and __MAX (envelopes)"] if envelope else [])),
+    )
+
+
+def _points(grid: Grid, run: str, metrics: tuple[str, ...]) -> tuple[NDArray[np.int64], list[NDArray[np.object_]]]:
+    """Return the rows in which a run has a value of some metric, and these values."""
+    empty = np.full(len(grid), "", dtype=object)
+    names = [f"{run}{_SEPARATOR}{metric}" for metric in metrics]
+    columns = [grid.column(name) if name in grid.names else empty for name in names]
+    points = np.flatnonzero(np.logical_or.reduce([_filled(column) for column in columns]))
+    return points, [column[points] for column in columns]
+
+
+def _filled(column: NDArray[np.object_]) -> NDArray[np.bool_]:
+    return np.array([cell.lower() not in MISSING for cell in column.tolist()], dtype=np.bool_)
+
+
+def _tensorboard(grid: Grid) -> Grid:
+    """Name the value of a TensorBoard scalar download; the whole file is one run."""
+    value = [name for name in grid.names if normal_name(name) == "value"]
+    if not value:
+        raise DataError(f"{grid.name} is no TensorBoard download: it has no column Value")
+    return replace(grid, loss=value[0])
+
+
+def _lightning(grid: Grid) -> Grid:
+    """Choose the validation loss of a Lightning metrics.csv; rows of other metrics have an empty cell there."""
+    losses = [n for n in grid.names if "loss" in normal_name(n).split("_")]
+    for wanted in ("val_loss", "val_loss_epoch", "valid_loss", "validation_loss"):
+        if wanted in losses:
+            return replace(grid, loss=wanted)
+    return grid
+
+
+def _state_column(grid: Grid) -> int | None:
+    """Return the column that says whether a run finished."""
+    for i, (name, column) in enumerate(zip(grid.names, grid.columns, strict=True)):
+        if normal_name(name) in {"state", "status"} and column.dtype == object:
+            states = {cell.lower() for cell in set(column.tolist())}
+            if states & (_FINISHED | _UNFINISHED) and not any(looks_numeric(state) for state in states):
+                return i
+    return None
+
+
+def drop_unfinished(grid: Grid) -> Grid:
+    """Drop the runs that the tracker marks as crashed, failed, killed or still running."""
+    i = _state_column(grid)
+    if i is None:
+        return grid
+    states = grid.columns[i]
+    mask = np.array([state.lower() in _FINISHED for state in states.tolist()], dtype=np.bool_)
+    if not mask.any():
+        raise DataError(
+            f"{grid.name}: no run is finished ({', '.join(sorted(set(states.tolist())))}); "
+            "wait for them, or read them as they are with --keep-unfinished"
+        )
+    return grid.keep(mask, [f"{grid.names[i]} is {state or 'empty'}, not finished" for state in states[~mask]])
+
+
+SHAPERS: Mapping[str, Callable[[Grid], Grid]] = {
+    "wandb-chart": _chart,
+    "wandb-runs": lambda grid: grid,
+    "tensorboard": _tensorboard,
+    "lightning": _lightning,
+    "csv": lambda grid: grid,
+}
+"""Format of a delimited table -> what brings it into rows of points."""
+
+
+def shape_as(grid: Grid, form: str) -> Grid:
+    """Bring a delimited table into rows of points, taking it for the given format."""
+    if form not in SHAPERS and not grid.own:
+        raise OptionError(f"{grid.name} is delimited text and cannot be read as {form}")
+    return replace(SHAPERS[form](grid), format=form) if form in SHAPERS else grid
