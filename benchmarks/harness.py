@@ -51,9 +51,9 @@ def interleave(contestants: Mapping[str, Callable[[], float | None]], repeats: i
     return [Timing(name, tuple(seconds[name]), values[name]) for name in contestants]
 
 
-def scaled(timing: Timing, factor: float, name: str) -> Timing:
-    """Extrapolate a timing of part of the work to the whole."""
-    return Timing(name, tuple(factor * second for second in timing.seconds), timing.value)
+def scaled(timing: Timing, factor: float, name: str, value: float | None) -> Timing:
+    """Extrapolate a timing of part of the work to the whole, whose value is known from elsewhere."""
+    return Timing(name, tuple(factor * second for second in timing.seconds), value)
 
 
 def ratio_table(timings: list[Timing], reference: str, value_name: str = "") -> str:

@@ -36,16 +36,10 @@ def descend(runs: Runs, steps: int, record_every: int = RECORD_EVERY) -> list[tu
     list of tuples
         Values of `COLUMNS` before the first step and after every `record_every` steps.
     """
-    columns = np.stack(
-        [runs[name] / unit for name, unit in zip(("width", "depth", "tokens"), UNITS, strict=True)]
-    )
+    columns = np.stack([runs[name] / unit for name, unit in zip(("width", "depth", "tokens"), UNITS, strict=True)])
     log_columns, log_loss = torch.tensor(np.log(columns)), torch.tensor(np.log(runs["loss"]))
-    parameters = {
-        name: torch.tensor(start, dtype=torch.float64, requires_grad=True) for name, start in START.items()
-    }
-    optimiser = torch.optim.Adam(
-        [{"params": [parameters[name]], "lr": rate} for name, rate in LEARNING_RATES.items()]
-    )
+    parameters = {name: torch.tensor(start, dtype=torch.float64, requires_grad=True) for name, start in START.items()}
+    optimiser = torch.optim.Adam([{"params": [parameters[name]], "lr": rate} for name, rate in LEARNING_RATES.items()])
     trajectory = []
     for step in range(steps + 1):
         terms = torch.exp(parameters["ln_c"][:, None] - parameters["alpha"][:, None] * log_columns)
