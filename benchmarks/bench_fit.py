@@ -14,6 +14,7 @@ import published_procedure
 import torch
 
 import scalefit as sf
+from scalefit.datasets import read_table
 
 STARTS = 32
 REPEATS = 15
@@ -35,7 +36,7 @@ def compare(repeats: int = REPEATS) -> list[harness.Timing]:
     }
     *others, descent = harness.interleave(quick, repeats)
     scale = published_procedure.STEPS / TIMED_STEPS
-    after_all_steps = float(sf.datasets.read_table("published_procedure")["log_mse"].iloc[-1])
+    after_all_steps = float(read_table("published_procedure")["log_mse"].iloc[-1])
     name = f"published descent, {published_procedure.STEPS} steps"
     return [*others, harness.scaled(descent, scale, name, after_all_steps)]
 

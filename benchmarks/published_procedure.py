@@ -5,7 +5,8 @@ of its repository: Adam on 100 times the mean squared difference of ln loss; par
 100 x depth and of tokens / 1e6 from (ln 200, ln 200, ln 10), exponents from (1, 1, 0.33), L0 from 1.69;
 learning rates 0.005 (ln c), 0.0005 (exponents), 0.005 (L0); 50,000 steps.
 
-``python benchmarks/published_procedure.py`` runs all steps and writes the trajectory as CSV.
+``python benchmarks/published_procedure.py`` runs all steps and writes the trajectory as CSV;
+``python benchmarks/published_procedure.py FIGURE.png`` draws the shipped trajectory beside the optimum.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ import harness
 import numpy as np
 import torch
 
-from scalefit.datasets import load_dataset
-from scalefit.runs import Runs
+import scalefit as sf
+from scalefit.datasets import load_dataset, read_table
 
 STEPS = 50_000
 RECORD_EVERY = 500
 START = {"ln_c": (math.log(200), math.log(200), math.log(10)), "alpha": (1.0, 1.0, 0.33), "L0": (1.69,)}
 LEARNING_RATES = {"ln_c": 0.005, "alpha": 0.0005, "L0": 0.005}
 UNITS = (1.0, 0.01, 1e6)  # width as it is, 100 x depth, tokens in millions
+PUBLISHED_ALPHA_DEPTH = (0.98, 1.02, 1.20)  # after 1,000, 10,000 and 50,000 steps, in three of its scripts
 COLUMNS = ("step", "log_mse", "alpha_width", "alpha_depth", "alpha_tokens", "L0")
 
 
-def descend(runs: Runs, steps: int, record_every: int = RECORD_EVERY) -> list[tuple[float, ...]]:
+def descend(runs: sf.Runs, steps: int, record_every: int = RECORD_EVERY) -> list[tuple[float, ...]]:
     """Take `steps` steps of Adam in float64 and record the way.
 
     Returns
@@ -54,16 +56,34 @@ def descend(runs: Runs, steps: int, record_every: int = RECORD_EVERY) -> list[tu
     return trajectory
 
 
-def main() -> None:
+def draw(path: str) -> None:
+    """Draw the depth exponent and the objective along the shipped trajectory, with the optimum of the same fit."""
+    from matplotlib.figure import Figure
+
+    trajectory = read_table("published_procedure")
+    optimum = sf.fit(load_dataset("chinchilla").drop_worst(40))
+    figure = Figure(figsize=(8, 3), layout="constrained")
+    exponent, excess = figure.subplots(1, 2)
+    thousands = trajectory["step"] / 1000
+    exponent.plot(thousands, trajectory["alpha_depth"], label="published descent")
+    exponent.axhline(optimum.params["alpha_depth"], color="black", linestyle="--", label="optimum")
+    exponent.plot([1, 10, 50], PUBLISHED_ALPHA_DEPTH, "o", color="C3", label="published values")
+    exponent.set(xlabel="thousand steps", ylabel="alpha_depth", ylim=(0.9, 1.4))
+    exponent.legend()
+    excess.semilogy(thousands, trajectory["log_mse"] / optimum.objective_value - 1)
+    excess.set(xlabel="thousand steps", ylabel="excess of the objective")
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+def print_trajectory() -> None:
     """Write the whole trajectory on the 203 Chinchilla rows to standard output."""
-    harness.on_one_thread()
     torch.set_num_threads(1)
-    runs = load_dataset("chinchilla").drop_worst(40)
     lines = [",".join(COLUMNS)]
-    for step, log_mse, *values in descend(runs, STEPS):
+    for step, log_mse, *values in descend(load_dataset("chinchilla").drop_worst(40), STEPS):
         lines.append(f"{step},{log_mse:.6e}," + ",".join(f"{value:.5f}" for value in values))
     sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    harness.on_one_thread()
+    draw(sys.argv[1]) if len(sys.argv) == 2 else print_trajectory()

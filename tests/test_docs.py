@@ -29,9 +29,7 @@ PAGES = sorted(
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
     if "_build" not in path.parts and path.stat().st_size > 0
 )
-FENCE = re.compile(
-    r"^(?P<mark>`{3,})(?P<language>[^\n`]*)\n(?P<body>.*?)^(?P=mark)[ \t]*$", re.MULTILINE | re.DOTALL
-)
+FENCE = re.compile(r"^(?P<mark>`{3,})(?P<language>[^\n`]*)\n(?P<body>.*?)^(?P=mark)[ \t]*$", re.MULTILINE | re.DOTALL)
 SHOWN_ONLY = {"text", "json", "toml", "csv", "bibtex"}
 SET_UP = re.compile(
     r"(make [a-z]+|git clone \S+|cd scalefit|python3 -m venv \S+|(\S+/)?pip install .*|\. \S+/activate)$"
