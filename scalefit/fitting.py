@@ -141,7 +141,7 @@ class Fit:
         >>> import scalefit as sf
         >>> law = sf.fit(sf.load_dataset("chinchilla").drop_worst(40))
         >>> law.predict({"width": 4096, "depth": 40, "tokens": 1e12}).round(2).tolist()
-        1.99
+        2.05
         """
         return self.law.predict(points, self.params)
 
