@@ -1,3 +1,68 @@
 """Scaling laws of neural networks in width, depth and tokens: fit them, and plan the next run."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scalefit.constraints import Constraints as Constraints
+    from scalefit.datasets import list_datasets as list_datasets
+    from scalefit.datasets import load_dataset as load_dataset
+    from scalefit.errors import DataError as DataError
+    from scalefit.errors import FitError as FitError
+    from scalefit.errors import OptionError as OptionError
+    from scalefit.errors import ScalefitError as ScalefitError
+    from scalefit.errors import ScalefitWarning as ScalefitWarning
+    from scalefit.fit_file import load_fit as load_fit
+    from scalefit.fit_file import save_fit as save_fit
+    from scalefit.fitting import Fit as Fit
+    from scalefit.fitting import FitStatus as FitStatus
+    from scalefit.fitting import fit as fit
+    from scalefit.identifiability import Verdict as Verdict
+    from scalefit.laws import Law as Law
+    from scalefit.laws import PowerTerm as PowerTerm
+    from scalefit.lmfit_bridge import lmfit_model as lmfit_model
+    from scalefit.objectives import Objective as Objective
+    from scalefit.report import describe as describe
+    from scalefit.runs import Runs as Runs
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Constraints": "constraints",
+    "DataError": "errors",
+    "Fit": "fitting",
+    "FitError": "errors",
+    "FitStatus": "fitting",
+    "Law": "laws",
+    "Objective": "objectives",
+    "OptionError": "errors",
+    "PowerTerm": "laws",
+    "Runs": "runs",
+    "ScalefitError": "errors",
+    "ScalefitWarning": "errors",
+    "Verdict": "identifiability",
+    "describe": "report",
+    "fit": "fitting",
+    "list_datasets": "datasets",
+    "lmfit_model": "lmfit_bridge",
+    "load_dataset": "datasets",
+    "load_fit": "fit_file",
+    "save_fit": "fit_file",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name where it lives at its first use (PEP 562): `import scalefit` alone costs nothing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'scalefit' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"scalefit.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -37,12 +37,15 @@ class CentredLaw:
     problem : Problem
     free_names : tuple of str
         Names of the problem's free parameters; a coefficient stands there as C_k.
+    bounded : frozenset of str
+        Coefficients with bounds of the user's, which keep ref_k = 1.
     """
 
     law: Law
     log_references: Array
     problem: Problem
     free_names: tuple[str, ...]
+    bounded: frozenset[str]
 
     def free_index(self, name: str) -> int | None:
         """Index of the free parameter that a parameter of the law is, or is tied to; None if it is fixed."""
@@ -135,4 +138,5 @@ def centre(
         upper=upper,
         weights=None if weights is None else weights / weights.mean(),
     )
-    return CentredLaw(law, log_references, problem, free_names)
+    bounded = frozenset(name for name in constraints.bounds if name.startswith("c_"))
+    return CentredLaw(law, log_references, problem, free_names, bounded)

@@ -163,11 +163,11 @@ def _largest_cosine(weighted: Array, scores: Array) -> float:
 def _limits(
     centred: CentredLaw, weighted: Array, held: NDArray[np.bool_], variance: float, free: Array
 ) -> dict[str, float]:
-    """One-sided 95 % limits of L0 and exponents at a bound: 1.645 standard errors, as though it were free."""
+    """One-sided 95 % limits of parameters at a bound: 1.645 standard errors, as though it were free."""
     limits = {}
     for j in np.flatnonzero(held):
         name = centred.free_names[j]
-        if name.startswith("c_"):
+        if name.startswith("c_") and name not in centred.bounded:
             continue
         inside = ~held
         inside[j] = True
@@ -196,7 +196,7 @@ def _correlations(covariance: Array, names: tuple[str, ...]) -> dict[tuple[str, 
 
 
 def _bound_remark(name: str, value: float, limits: Mapping[str, float]) -> ScalefitWarning:
-    if name.startswith("c_"):
+    if name not in limits:
         return ScalefitWarning(
             "vanished-term",
             f"{name} went to zero: the data show no trace of this term.",

@@ -223,7 +223,7 @@ def fit(
         objective_value=float(best.state.value[0]),
         status=status,
         certificate=certificate,
-        warnings=(*runs.warnings, *estimates.identification.warnings, *_remarks(certificate, estimates)),
+        warnings=(*runs.warnings, *estimates.identification.warnings, *_remarks(runs, certificate, estimates)),
         n_starts=n_starts,
         seed=seed,
     )
@@ -272,8 +272,18 @@ def _status(converged: bool, estimates: Estimates) -> FitStatus:
     return FitStatus.AT_BOUND if estimates.at_bound else FitStatus.CONVERGED
 
 
-def _remarks(certificate: Certificate, estimates: Estimates) -> list[ScalefitWarning]:
+def _remarks(runs: Runs, certificate: Certificate, estimates: Estimates) -> list[ScalefitWarning]:
     remarks = list(estimates.warnings)
+    if runs.n_runs < len(runs):
+        remarks.append(
+            ScalefitWarning(
+                "rows-share-runs",
+                f"the {len(runs)} rows belong to {runs.n_runs} runs, and rows of one run share its luck; the standard "
+                "errors take every row for independent.",
+                "They are too narrow for what varies between runs only, such as width and depth.",
+                {"n_rows": len(runs), "n_runs": runs.n_runs},
+            )
+        )
     if certificate.starts_at_best < certificate.starts:
         remarks.append(
             ScalefitWarning(

@@ -7,6 +7,7 @@ matrix at the optimum, and each standard error against the range the parameter c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -227,10 +228,11 @@ def _tied_columns(a: PowerTerm, b: PowerTerm, names: list[str], law: Law) -> Sca
 
 
 def _collinear_columns(a: PowerTerm, b: PowerTerm, correlation: float, estimates: float) -> ScalefitWarning:
+    estimated = f" (their estimates correlate {estimates:+.2f})" if math.isfinite(estimates) else ""
     return ScalefitWarning(
         "collinear-columns",
         f"ln {a.column} and ln {b.column} correlate {correlation:+.2f} in this table, so that {a.exponent} and "
-        f"{b.exponent} trade off (their estimates correlate {estimates:+.2f}).",
+        f"{b.exponent} trade off{estimated}.",
         f"Runs with {a.column} and {b.column} off the common line separate them.",
         {"columns": [a.column, b.column], "correlation": correlation, "estimates_correlation": estimates},
     )

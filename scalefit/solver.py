@@ -16,6 +16,7 @@ All arrays carry the problem as their first axis, B problems at a time; rows are
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,10 +69,23 @@ class Problem:
     upper: Array
     weights: Array | None = None
 
-    @property
+    @cached_property
     def n_linear(self) -> int:
         """Number of free parameters among beta."""
         return int(np.count_nonzero(self.expand[: len(self.logs) + 1].any(axis=0)))
+
+    @cached_property
+    def mean_logs(self) -> Array:
+        """(K,) mean of each x_k; zero for terms written at the geometric mean of their column."""
+        means: Array = self.logs.mean(axis=1)
+        return np.where(np.abs(means) < 1e-9, 0.0, means)
+
+    @cached_property
+    def may_vanish(self) -> NDArray[np.bool_]:
+        """(n_linear,) which of beta may reach zero or below in one step: L0, and what has no positive bound."""
+        linear = self.n_linear
+        vanishing: NDArray[np.bool_] = (self.expand[len(self.logs), :linear] != 0) | (self.lower[:linear] < 0)
+        return vanishing
 
     def all_parameters(self, free: Array) -> Array:
         """(B, P) free parameters to the (B, 2K + 1) parameters of the law."""
@@ -405,21 +419,33 @@ def _trial(problem: Problem, state: State, step: Array, step_size: Array, rows: 
     n_linear = problem.n_linear
     alpha, alpha_step = state.free[:, n_linear:], step[:, n_linear:]
     lowest = np.where(alpha > 0, np.maximum(problem.lower[n_linear:], _FALL * alpha), problem.lower[n_linear:])
-    length = step_size / np.maximum(1.0, np.abs(alpha_step).max(axis=1, initial=0.0))
-    free = state.free + length[:, None] * step
+    length = (step_size / np.maximum(1.0, np.abs(alpha_step).max(axis=1, initial=0.0)))[:, None]
+    free = state.free + length * step
     free[:, n_linear:] = np.clip(free[:, n_linear:], lowest, problem.upper[n_linear:])
-    beta = state.free[:, :n_linear]
-    floor = np.where(problem.lower[:n_linear] >= 0, _FALL * beta, -np.inf)
-    if problem.expand[len(problem.logs)].any():
-        floor[:, problem.expand[len(problem.logs), :n_linear].argmax()] = -np.inf
-    floor = np.maximum(floor, problem.lower[:n_linear])
-    free[:, :n_linear] = np.clip(free[:, :n_linear], floor, problem.upper[:n_linear])
     parameters = problem.all_parameters(free)
     basis = _basis(problem, parameters)
     if n_linear:
-        free[:, :n_linear] = _refit(problem, free[:, :n_linear], parameters, basis, floor, rows)
+        beta, floor = _carried_beta(problem, state.free, free, length * step[:, :n_linear])
+        free[:, :n_linear] = _refit(problem, beta, problem.all_parameters(free), basis, floor, rows)
         parameters = problem.all_parameters(free)
     return _evaluate_on(problem, free, parameters, basis, rows)
+
+
+def _carried_beta(problem: Problem, old: Array, new: Array, step: Array) -> tuple[Array, Array]:
+    """Carry beta to new exponents, and how far a refit may let it fall; `new` receives the carried values.
+
+    A term keeps its size at the mean of x_k, which matters where x_k is not centred: there c_k is multiplied by
+    exp(mean x_k times the change of alpha_k), and `step` is used for the rest of the change.
+    """
+    n_terms, n_linear = len(problem.logs), problem.n_linear
+    beta = old[:, :n_linear]
+    change = (new[:, n_linear:] - old[:, n_linear:]) @ problem.expand[n_terms + 1 :, n_linear:].T
+    drift = (change * problem.mean_logs) @ problem.expand[:n_terms, :n_linear]
+    growth = np.exp(drift)
+    floor = np.where(problem.may_vanish, -np.inf, _FALL * beta * growth)
+    floor = np.maximum(floor, problem.lower[:n_linear])
+    new[:, :n_linear] = np.clip(beta * (growth - drift) + step, floor, problem.upper[:n_linear])
+    return new[:, :n_linear], floor
 
 
 def _refit(

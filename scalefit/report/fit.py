@@ -1,0 +1,105 @@
+"""A fit in words and tables."""
+
+from __future__ import annotations
+
+import math
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from scalefit.fit_file import fit_document
+from scalefit.fitting import Fit, FitStatus
+from scalefit.identifiability import Verdict
+from scalefit.report.text import number, remarks, table
+
+__all__ = ["fit_report"]
+
+_COLOURS = {
+    FitStatus.CONVERGED: "green",
+    FitStatus.AT_BOUND: "yellow",
+    FitStatus.NOT_IDENTIFIED: "red",
+    FitStatus.FAILED: "red",
+}
+
+Z95 = 1.959964
+
+
+def fit_report(fit: Fit) -> RenderableType:
+    """Lay out a fit: the law, its parameters with errors and verdicts, the certificate, the rows it fits worst."""
+    document = fit_document(fit)
+    return Group(
+        Text.assemble(_law_text(fit), style="bold"),
+        _data_line(fit),
+        Text(""),
+        _parameter_table(fit),
+        Text(""),
+        Text.assemble((fit.status.value, _COLOURS[fit.status]), f": {fit.status.sentence}"),
+        _certificate_line(fit),
+        _residual_line(document),
+        Text(""),
+        table(
+            ["largest residuals", "observed", "predicted", "residual"],
+            [
+                [r["row"], number(r["observed"]), number(r["predicted"]), f"{r['residual']:+.4f}"]
+                for r in document["residuals"]["largest"]
+            ],
+        ),
+        *([Text(""), remarks(fit.warnings)] if fit.warnings else []),
+    )
+
+
+def _law_text(fit: Fit) -> str:
+    terms = [f"{t.coefficient}/{t}^{t.exponent}" for t in fit.law.terms]
+    return "loss = " + " + ".join([*terms, *(["L0"] if fit.law.irreducible else [])])
+
+
+def _data_line(fit: Fit) -> Text:
+    runs = fit.runs
+    per_run = f" of {runs.n_runs} runs" if runs.n_runs != len(runs) else ""
+    line = f"{runs.origin.name}: {len(runs)} rows{per_run} used, {runs.n_dropped} left out"
+    reasons = ", ".join(f"{count} {reason}" for reason, count in runs.dropped.counts().items())
+    return Text(f"{line}{f' ({reasons})' if reasons else ''}; objective {fit.objective.name}")
+
+
+def _parameter_table(fit: Fit) -> RenderableType:
+    rows = [[name, *_parameter_cells(fit, name)] for name in fit.params]
+    return table(["parameter", "estimate", "standard error", "95 % interval", "the data say"], rows)
+
+
+def _parameter_cells(fit: Fit, name: str) -> tuple[str, str, str, str]:
+    value, error = fit.params[name], fit.standard_errors[name]
+    if name in fit.constraints.fixed:
+        return number(value), "-", "-", "fixed"
+    verdict = fit.verdicts[name]
+    if name in fit.limits:
+        side = "<" if fit.limits[name] > value else ">"
+        return f"{value:g} (bound)", "-", f"{side} {number(fit.limits[name], 2)}", verdict.value
+    if verdict is Verdict.NOT_DETERMINED or math.isnan(error):
+        return "-", "-", "-", verdict.value
+    if name.startswith("c_"):
+        low, high = value * math.exp(-Z95 * error), value * math.exp(Z95 * error)
+        return number(value), f"x/ {math.exp(error):.2f}", _interval(low, high), verdict.value
+    return number(value), number(error, 2), _interval(value - Z95 * error, value + Z95 * error), verdict.value
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{number(low, 3)} to {number(high, 3)}"
+
+
+def _certificate_line(fit: Fit) -> Text:
+    c = fit.certificate
+    sample = f" (on {c.start_rows} of {len(fit.runs)} rows)" if c.start_rows < len(fit.runs) else ""
+    return Text(
+        f"{c.starts_at_best} of {c.starts} random starts{sample} end at this optimum; "
+        f"gradient {c.gradient:.0e}, condition {number(c.condition, 2)}"
+    )
+
+
+def _residual_line(document: dict[str, object]) -> Text:
+    residuals, objective = document["residuals"], document["objective"]
+    assert isinstance(residuals, dict)
+    assert isinstance(objective, dict)
+    return Text(
+        f"objective {objective['value']:.5g}; residuals in {residuals['unit']}: "
+        f"root mean square {number(residuals['rms'], 3)}, median size {number(residuals['median_absolute'], 3)}"
+    )
