@@ -91,9 +91,7 @@ def block_norms(
                 "norm 'bhyt' needs a block whose MLP reads the stream after attention, with separate value "
                 "and output maps; use 'bhyt-exact', which needs neither"
             )
-        first = BoundedTanh(
-            width, lam=config.lam, kappa=config.kappa, train_lam=config.train_lam, eps=config.eps
-        )
+        first = BoundedTanh(width, lam=config.lam, kappa=config.kappa, train_lam=config.train_lam, eps=config.eps)
         return first, ApproximateBoundedTanh(first, maps, sequence_length=sequence_length)
     return single_norm(config, width, block), single_norm(config, width, block)
 

@@ -42,7 +42,7 @@ class ExperimentConfig:
     seeds: tuple[int, ...] = (0, 1, 2)
     steps: int = 200
     batch: int = 8
-    learning_rate: float = 3e-3
+    learning_rate: float = 6e-3
     weight_decay: float = 0.1
     warmup: int = 20
     device: str = "cpu"
@@ -59,7 +59,16 @@ class ExperimentConfig:
             if getattr(self, name) not in allowed:
                 raise OptionError(f"{name} is {getattr(self, name)!r} and must be {' or '.join(allowed)}")
 
+    def describe(self) -> str:
+        """Say in one line what is run and on what."""
+        model = self.model
+        return (
+            f"{len(self.norms)} norms x {len(self.seeds)} seeds, width {model.width}, depth {model.depth}, "
+            f"{self.steps} steps of {self.batch} x {model.sequence_length} bytes, {self.precision} on {self.device}"
+        )
 
+
+# Of 1e-3, 3e-3, 6e-3 and 1e-2 the rate with RMSNorm's lowest held-out loss (2.23, 2.02, 1.93, 1.95; seed 0).
 LAPTOP = ExperimentConfig()
 
 PRESETS = {

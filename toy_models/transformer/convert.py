@@ -79,9 +79,7 @@ def convert_norms(model: nn.Module, norm: NormConfig, *, sequence_length: int | 
     built = [_build(block, norm, sequence_length or 0) for block in blocks]
     replaced, originals, hooks = [], [], []
     for block, pair in zip(blocks, built, strict=True):
-        for name, sublayer, new in zip(
-            (block.first, block.second), (block.attention, block.mlp), pair, strict=True
-        ):
+        for name, sublayer, new in zip((block.first, block.second), (block.attention, block.mlp), pair, strict=True):
             originals.append((block.block, name, block.block.get_submodule(name)))
             replaced.append(f"{block.name}.{name}")
             setattr(block.block, name, new)
@@ -100,9 +98,7 @@ def read_gain(norm: nn.Module) -> Tensor:
     """
     weight = getattr(norm, "weight", None)
     if not isinstance(weight, Tensor) or weight.ndim != 1:
-        raise OptionError(
-            f"{type(norm).__name__} has no gain of one number a feature, so it cannot be replaced"
-        )
+        raise OptionError(f"{type(norm).__name__} has no gain of one number a feature, so it cannot be replaced")
     sign = torch.ones_like(weight)
     sign[1::2] = -1
     with torch.no_grad():
@@ -125,9 +121,7 @@ def _build(block: BlockLayout, norm: NormConfig, sequence_length: int) -> tuple[
     eps = _eps(originals[0], default=norm.eps)
     config = NormConfig(norm.name, norm.lam, norm.kappa, norm.train_lam, norm.alpha, eps)
     maps = block.attention_maps() if norm.name == "bhyt" else None
-    pair = block_norms(
-        config, gains[0].numel(), block=block.index, maps=maps, sequence_length=sequence_length
-    )
+    pair = block_norms(config, gains[0].numel(), block=block.index, maps=maps, sequence_length=sequence_length)
     for new, gain, original in zip(pair, gains, originals, strict=True):
         new.to(device=gain.device, dtype=gain.dtype)
         assert new.weight is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, as_completed, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -12,15 +12,16 @@ import pandas as pd
 import torch
 
 from scalefit.errors import DataError
+from scalefit.execute import available_cores, open_executor
 from toy_models.transformer.config import ExperimentConfig
 from toy_models.transformer.monitor import ResidualStatistics
 from toy_models.transformer.text import load_text
-from toy_models.transformer.training import RunResult, train_run
+from toy_models.transformer.training import RunResult, require_device, train_run
 
 __all__ = ["ExperimentTables", "load_tables", "run_experiment"]
 
 KEYS = ["norm", "seed"]
-FILES = {"layers": "norm_layers.csv", "runs": "norm_runs.csv", "timings": "norm_timings.csv"}
+FILES = {name: f"norm_experiment_{name}.csv" for name in ("layers", "runs", "timings")}
 CONFIG = "config.json"
 
 
@@ -48,12 +49,12 @@ def run_experiment(
     config: ExperimentConfig,
     folder: Path,
     *,
-    executor: Executor,
+    workers: int | None = None,
     progress: Callable[[str], None] = lambda _line: None,
 ) -> ExperimentTables:
     """Run what the folder does not hold yet; every finished run is on disk before the next is waited for.
 
-    The tables do not depend on the number of workers, nor on interruptions.
+    The tables, timings apart, do not depend on the number of workers, nor on interruptions.
 
     Parameters
     ----------
@@ -61,8 +62,8 @@ def run_experiment(
         What to run.
     folder : Path
         Made if missing; holds the tables and the configuration they belong to.
-    executor : Executor
-        Runs the jobs.
+    workers : int, optional
+        Single-thread processes, one a core by default; 0 runs in this process, as a CUDA device always does.
     progress : callable
         Is told one line for each finished run.
 
@@ -70,23 +71,23 @@ def run_experiment(
     ------
     DataError
         If the folder holds another configuration's tables.
+    OptionError
+        If the configuration's device is not there.
     """
+    require_device(config)
     folder.mkdir(parents=True, exist_ok=True)
     _claim(folder, config)
     tables = load_tables(folder)
     done = set(zip(tables.runs["norm"], tables.runs["seed"], strict=True))
     wanted = [(norm, seed) for seed in config.seeds for norm in config.norms if (norm, seed) not in done]
-    futures = {executor.submit(run_job, config, norm, seed): (norm, seed) for norm, seed in wanted}
-    try:
-        for result in _finished(futures):
-            tables = _extend(tables, config, result)
-            _write(folder, tables)
-            count = f"{len(tables.runs)}/{len(config.norms) * len(config.seeds)}"
-            loss = f"held-out loss {result.held_out_loss:.3f}"
-            progress(f"{count} {result.norm} seed {result.seed}: {result.status}, {loss}")
-    finally:
-        for future in futures:
-            future.cancel()
+    if config.device == "cuda":
+        workers = 0
+    for result in _results(config, wanted, available_cores() if workers is None else workers):
+        tables = _extend(tables, config, result)
+        _write(folder, tables)
+        count = f"{len(tables.runs)}/{len(config.norms) * len(config.seeds)}"
+        loss = f"held-out loss {result.held_out_loss:.3f}"
+        progress(f"{count} {result.norm} seed {result.seed}: {result.status}, {loss}")
     return load_tables(folder)
 
 
@@ -113,9 +114,21 @@ def load_tables(folder: Path) -> ExperimentTables:
     )
 
 
-def _finished(futures: dict[Future[RunResult], tuple[str, int]]) -> Iterator[RunResult]:
-    for future in as_completed(futures):
-        yield future.result()
+def _results(config: ExperimentConfig, wanted: list[tuple[str, int]], workers: int) -> Iterator[RunResult]:
+    """Yield results as they come; an interruption stops the running jobs and gives up the others."""
+    with open_executor(workers) as executor:
+        running: set[Future[RunResult]] = set()
+        try:
+            for norm, seed in wanted:
+                # No more jobs than workers are handed over, so that a serial executor yields in between too.
+                running.add(executor.submit(run_job, config, norm, seed))
+                if len(running) >= max(1, workers):
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    yield from (future.result() for future in done)
+            yield from (future.result() for future in as_completed(running))
+        except BaseException:
+            executor.request_stop()
+            raise
 
 
 def _extend(tables: ExperimentTables, config: ExperimentConfig, result: RunResult) -> ExperimentTables:
@@ -131,6 +144,7 @@ def _extend(tables: ExperimentTables, config: ExperimentConfig, result: RunResul
         "held_out_loss": result.held_out_loss,
         "lam": config.model.norm.lam,
         "kappa": config.model.norm.kappa,
+        "alpha": config.model.norm.alpha,
         **sizes,
         "initial_std": config.model.initial_std,
         "text": text.source,
@@ -182,6 +196,4 @@ def _claim(folder: Path, config: ExperimentConfig) -> None:
     if not path.exists():
         path.write_text(text)
     elif path.read_text() != text:
-        raise DataError(
-            f"{folder} holds the results of another configuration (see {path}); choose another folder"
-        )
+        raise DataError(f"{folder} holds the results of another configuration (see {path}); choose another folder")

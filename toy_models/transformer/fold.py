@@ -68,16 +68,10 @@ def fold_gains(model: nn.Module) -> int:
         If a norm of a block is not this package's, or a reader's weight is shared with another module.
     """
     blocks = find_blocks(model)
-    pairs = [
-        (norm, readers)
-        for block in blocks
-        for norm, readers in zip(block.norms(), block.readers(), strict=True)
-    ]
+    pairs = [(norm, readers) for block in blocks for norm, readers in zip(block.norms(), block.readers(), strict=True)]
     for norm, readers in pairs:
         if not isinstance(norm, Norm):
-            raise OptionError(
-                f"{type(norm).__name__} is not one of this package's norms; convert the model first"
-            )
+            raise OptionError(f"{type(norm).__name__} is not one of this package's norms; convert the model first")
         for reader in readers:
             _require_own_weight(model, reader)
     for norm, _ in pairs:
@@ -90,9 +84,7 @@ def fold_gains(model: nn.Module) -> int:
 
 
 def _require_own_weight(model: nn.Module, reader: nn.Linear) -> None:
-    owners = sum(
-        parameter is reader.weight for _, parameter in model.named_parameters(remove_duplicate=False)
-    )
+    owners = sum(parameter is reader.weight for _, parameter in model.named_parameters(remove_duplicate=False))
     if owners != 1:
         raise OptionError(
             f"a weight of shape {tuple(reader.weight.shape)} is shared by {owners} modules, and folding a "

@@ -61,9 +61,7 @@ class ModelConfig:
                 "positions turn pairs of a head's features"
             )
         if self.n_heads % self.n_kv_heads:
-            raise OptionError(
-                f"n_heads is {self.n_heads} and must be a multiple of n_kv_heads = {self.n_kv_heads}"
-            )
+            raise OptionError(f"n_heads is {self.n_heads} and must be a multiple of n_kv_heads = {self.n_kv_heads}")
 
     @property
     def initial_std(self) -> float:

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scalefit.errors import OptionError
+from scalefit.execute import stop_requested
 from toy_models.transformer.config import ExperimentConfig
 from toy_models.transformer.model import Transformer
 from toy_models.transformer.monitor import ResidualMonitor, ResidualStatistics
 from toy_models.transformer.text import ByteText
 
-__all__ = ["RunResult", "train_run"]
+__all__ = ["RunResult", "require_device", "train_run"]
 
 MEASURED_BATCH = 16
 """Held-out sequences on which the stream is measured: the same for every norm and seed."""
@@ -64,12 +65,10 @@ def train_run(config: ExperimentConfig, text: ByteText, norm: str, seed: int) ->
 
     The initial weights and the batches depend on the seed alone, so that norms are compared in pairs.
     """
-    device = _device(config)
+    device = require_device(config)
     sizes = replace(config.model, norm=replace(config.model.norm, name=norm))
     model = Transformer(sizes, seed=seed).to(device)
-    held_out = _sample(text.held_out, MEASURED_BATCH, sizes.sequence_length, np.random.default_rng(0)).to(
-        device
-    )
+    held_out = _sample(text.held_out, MEASURED_BATCH, sizes.sequence_length, np.random.default_rng(0)).to(device)
     start = _measure(model, held_out, config)
     losses, seconds = _optimise(model, config, text, seed)
     status = "trained" if math.isfinite(losses[-1]) else "diverged"
@@ -102,9 +101,7 @@ def learning_rate(config: ExperimentConfig, step: int) -> float:
     return config.learning_rate * (0.55 + 0.45 * math.cos(math.pi * share))
 
 
-def _optimise(
-    model: Transformer, config: ExperimentConfig, text: ByteText, seed: int
-) -> tuple[list[float], float]:
+def _optimise(model: Transformer, config: ExperimentConfig, text: ByteText, seed: int) -> tuple[list[float], float]:
     """Train in place; return the loss of every step and the seconds after the first step.
 
     The first step is left out of the time (and counted back in pro rata), since it compiles.
@@ -122,6 +119,8 @@ def _optimise(
     losses: list[Tensor] = []
     begun = time.perf_counter()
     for step, tokens in enumerate(_batches(config, text, seed)):
+        if stop_requested():
+            raise InterruptedError(f"asked to stop at step {step}")
         for group in optimiser.param_groups:
             group["lr"] = learning_rate(config, step)
         with _precision(config):
@@ -185,7 +184,8 @@ def _precision(config: ExperimentConfig) -> torch.autocast:
     return torch.autocast(config.device, dtype=torch.bfloat16, enabled=half)
 
 
-def _device(config: ExperimentConfig) -> torch.device:
+def require_device(config: ExperimentConfig) -> torch.device:
+    """Return the device of a configuration, or say that it is not there."""
     if config.device == "cuda" and not torch.cuda.is_available():
         raise OptionError("this preset needs a CUDA device and torch sees none; use the preset 'laptop'")
     return torch.device(config.device)

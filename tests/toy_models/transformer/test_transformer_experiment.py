@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +28,7 @@ REPRODUCIBLE = ("layers", "runs")
 def run(config: ExperimentConfig, folder: Path) -> list[str]:
     """Run in this process and return the progress lines."""
     lines: list[str] = []
-    with ThreadPoolExecutor(1) as executor:
-        run_experiment(config, folder, executor=executor, progress=lines.append)
+    run_experiment(config, folder, workers=0, progress=lines.append)
     return lines
 
 
@@ -77,6 +75,12 @@ def test_tables_are_the_same_bytes_twice_and_after_an_interruption(
     assert run(TINY, tmp_path / "cut") == []
 
 
+def test_workers_do_not_change_the_tables(tmp_path: Path) -> None:
+    run(TINY, tmp_path / "here")
+    run_experiment(TINY, tmp_path / "two", workers=2)
+    assert contents(tmp_path / "two") == contents(tmp_path / "here")
+
+
 def test_rows_of_a_run_cut_off_while_writing_are_dropped(tmp_path: Path) -> None:
     run(TINY, tmp_path)
     whole = contents(tmp_path)
@@ -113,9 +117,7 @@ def test_a_run_that_diverges_is_reported_and_the_others_go_on(tmp_path: Path) ->
 def test_gpu_preset_takes_the_same_path_on_this_machine(tmp_path: Path) -> None:
     """Bfloat16 products and a compiled model: loss and stream agree with float32 to bfloat16's 2**-8."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    gpu = replace(
-        PRESETS["gpu"], model=TINY.model, norms=("bhyt",), seeds=(0,), steps=4, batch=4, device=device
-    )
+    gpu = replace(PRESETS["gpu"], model=TINY.model, norms=("bhyt",), seeds=(0,), steps=4, batch=4, device=device)
     if device == "cpu":
         gpu = replace(gpu, compile="aot_eager")
     plain = replace(gpu, precision="float32", compile="", device="cpu")
