@@ -1,0 +1,81 @@
+"""The JSON form of a fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scalefit.constraints import Constraints
+from scalefit.datasets import load_dataset
+from scalefit.errors import DataError, OptionError
+from scalefit.fit_file import fit_document, is_fit_file, load_fit, save_fit
+from scalefit.fitting import Fit, fit
+
+
+@pytest.fixture(params=["worked example", "bounded", "with runs"])
+def any_fit(request: pytest.FixtureRequest, chin203_fit: Fit) -> Fit:
+    if request.param == "bounded":
+        return fit(chin203_fit.runs, constraints=Constraints.parse(["L0=1.75"], [], ["alpha_depth=0.2:"]))
+    return (
+        chin203_fit if request.param == "worked example" else fit(load_dataset("gemstones"), objective="log-huber:1e-3")
+    )
+
+
+def test_round_trip_to_the_bit(any_fit: Fit, tmp_path: Path) -> None:
+    path = tmp_path / "fit.json"
+    save_fit(any_fit, path)
+    loaded = load_fit(path)
+    assert is_fit_file(path)
+    assert fit_document(loaded, rows=True) == fit_document(any_fit, rows=True)
+    again = fit(
+        loaded.runs,
+        loaded.law,
+        loaded.objective,
+        constraints=loaded.constraints,
+        n_starts=loaded.n_starts,
+        seed=loaded.seed,
+    )
+    assert dict(again.params) == dict(any_fit.params)
+    assert loaded.runs.row_name(3) == any_fit.runs.row_name(3)
+    assert loaded.runs.n_runs == any_fit.runs.n_runs
+
+
+def test_documented_keys(chin203_fit: Fit) -> None:
+    document = json.loads(json.dumps(fit_document(chin203_fit), allow_nan=False))
+    assert document["law"] == "width+depth+tokens"
+    assert document["objective"] == {"name": "log-mse", "value": pytest.approx(3.0274e-05, abs=1e-9)}
+    assert (document["n_rows"], document["n_dropped"], document["n_runs"]) == (203, 42, 203)
+    assert set(document["certificate"]) >= {"starts", "starts_at_best", "gradient"}
+    assert {"code", "message", "action"} <= set(document["warnings"][0])
+
+
+def test_existing_files_are_kept(chin203_fit: Fit, tmp_path: Path) -> None:
+    path = tmp_path / "fit.json"
+    path.write_text("precious")
+    with pytest.raises(OptionError, match="--force"):
+        save_fit(chin203_fit, path)
+    assert path.read_text() == "precious"
+    save_fit(chin203_fit, path, overwrite=True)
+    assert load_fit(path).objective_value == chin203_fit.objective_value
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot be read"), ("{", "not JSON"), ("[1]", "no fit of this version"), ('{"schema": "x"}', "no fit")],
+)
+def test_other_files_are_refused(content: str | None, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "fit.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(DataError, match=message):
+        load_fit(path)
+    assert not is_fit_file(path)
+
+
+def test_a_document_without_rows_says_so(chin203_fit: Fit, tmp_path: Path) -> None:
+    path = tmp_path / "fit.json"
+    path.write_text(json.dumps(fit_document(chin203_fit)))
+    with pytest.raises(DataError, match="without its rows"):
+        load_fit(path)
