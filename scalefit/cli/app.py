@@ -20,6 +20,12 @@ DONE, WARNED, WRONG_INPUT, NO_ANSWER = 0, 1, 2, 3
 """Exit statuses: done; warnings under --strict (theory: a claim is violated); input wrong; data cannot answer."""
 
 
+@app.callback()
+def _commands() -> None:
+    # a callback keeps subcommands subcommands even where only one is installed
+    return
+
+
 def main() -> None:
     """Run the command line; a `ScalefitError` becomes one message on standard error and status 2."""
     try:

@@ -1,0 +1,95 @@
+"""`scalefit theory`: the BHyT and LayerNorm Scaling bounds, checked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scalefit.cli.app import DONE, NO_ANSWER, WARNED, app
+from scalefit.errors import OptionError
+
+if TYPE_CHECKING:
+    from scalefit.theory.checks import BoundSetting, Sampling, TheoremCheck
+    from scalefit.theory.verdict import CheckResult
+
+_BOUND = "Options of bhyt-bound"
+
+
+@app.command()
+def theory(
+    check: Annotated[str, typer.Argument(help="bhyt-bound, another name from `list`, `list` or `all`")],
+    lam: Annotated[float | None, typer.Option(help="lambda [default: 1]", rich_help_panel=_BOUND)] = None,
+    kappa: Annotated[float | None, typer.Option(help="kappa [default: 10]", rich_help_panel=_BOUND)] = None,
+    depth: Annotated[int | None, typer.Option(help="Blocks L [default: 64]", rich_help_panel=_BOUND)] = None,
+    norm: Annotated[
+        str | None,
+        typer.Option(help="bhyt-exact, bhyt-ideal or control [default: bhyt-exact]", rich_help_panel=_BOUND),
+    ] = None,
+    mean: Annotated[
+        float | None, typer.Option(help="Mean of the embedding in deviations [default: 0]", rich_help_panel=_BOUND)
+    ] = None,
+    alignment: Annotated[
+        float | None, typer.Option(help="rho of both streams [default: 0]", rich_help_panel=_BOUND)
+    ] = None,
+    lns_power: Annotated[
+        float | None, typer.Option(help="p in the claim m_LNS = l^-p [default: 1]", rich_help_panel=_BOUND)
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Independent seeds of each simulation")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the simulations")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Folder to write the figures to")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output")] = False,
+) -> None:
+    """Check what theory says of normalised residual streams: the bound, where it is tight, where it breaks.
+
+    Ends with status 1 if a claim is violated, 3 if one stays inconclusive.
+    """
+    from scalefit.theory.checks import CHECKS, Sampling
+    from scalefit.theory.text import list_checks
+
+    if check == "list":
+        listed = [{"check": item.name, "claim": item.claim} for item in CHECKS.values()]
+        typer.echo(json.dumps(listed, indent=1) if as_json else list_checks(CHECKS.values()))
+        return
+    given = {"lam": lam, "kappa": kappa, "depth": depth, "norm": norm, "mean": mean, "alignment": alignment}
+    chosen, setting = _choose(check, given | {"lns_power": lns_power})
+    sampling = Sampling(seed, seeds)
+    status = _report(chosen, sampling, as_json)
+    if plot is not None:
+        from scalefit.plots_theory import save_theory_figures
+
+        for path in save_theory_figures(plot, setting, sampling):
+            typer.echo(f"wrote {path}", err=True)
+    raise typer.Exit(status)
+
+
+def _choose(check: str, given: dict[str, Any]) -> tuple[list[TheoremCheck], BoundSetting]:
+    """Return the checks to run and the setting that bhyt-bound and the figures are about."""
+    from scalefit.theory.checks import CHECKS, BoundSetting, check_bhyt_bound, find_check
+
+    options = {name: value for name, value in given.items() if value is not None}
+    if check == "bhyt-bound":
+        setting = BoundSetting(**options)
+        return [check_bhyt_bound(setting)], setting
+    if options:
+        names = ", ".join("--" + name.replace("_", "-") for name in options)
+        raise OptionError(f"{names} belongs to the check bhyt-bound, not to {check}; leave it out")
+    return (list(CHECKS.values()) if check == "all" else [find_check(check)]), BoundSetting()
+
+
+def _report(chosen: list[TheoremCheck], sampling: Sampling, as_json: bool) -> int:
+    """Run the checks, print their findings as they come or as one JSON document, and return the exit status."""
+    from scalefit.theory.text import COLUMNS, describe_results, summarise
+    from scalefit.theory.verdict import Verdict, worst
+
+    results: list[CheckResult] = []
+    for position, check in enumerate(chosen):
+        found = check.run(sampling)
+        results += found
+        if not as_json:
+            typer.echo((f"{COLUMNS}\n" if position == 0 else "") + describe_results(check, found))
+    typer.echo(json.dumps([result.to_dict() for result in results], indent=1) if as_json else summarise(results))
+    statuses = {Verdict.HOLDS: DONE, Verdict.VIOLATED: WARNED, Verdict.INCONCLUSIVE: NO_ANSWER}
+    return statuses[worst([result.verdict for result in results])]
