@@ -72,7 +72,8 @@ def parse_grid(grid: Grid, options: ReadOptions, wanted: set[str], labels: set[s
         elif column.dtype == object:
             parsed.texts[name] = column
         else:
-            parsed.numbers[name] = np.where(np.isfinite(column), column, np.nan)
+            finite = np.isfinite(column)
+            parsed.numbers[name] = column if finite.all() else np.where(finite, column, np.nan)
     return parsed
 
 

@@ -1,4 +1,4 @@
-"""Delimited text to a `Grid`: one exact reader for any file, one fast reader for large clean ones."""
+"""Delimited text to a `Grid`: every record with its line, and what is no data left out with its reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from scalefit.errors import DataError
 from scalefit.ingest.dialect import Dialect, recognise
-from scalefit.ingest.fast import read_fast
 from scalefit.ingest.grid import Grid
 from scalefit.ingest.options import ReadOptions
 from scalefit.ingest.source import Source, decode
@@ -20,16 +19,9 @@ from scalefit.ingest.tidy import unprotect
 
 __all__ = ["grid_of_records", "read_delimited"]
 
-_FAST_FROM = 256 * 1024
-"""Bytes from which the fast reader is tried; below, importing pandas would cost more than it saves."""
-
 
 def read_delimited(source: Source, options: ReadOptions) -> Grid:
     """Read delimited text of any layout that `recognise` knows."""
-    if len(source.data) >= _FAST_FROM and not options.names:
-        grid = read_fast(source, options)
-        if grid is not None:
-            return grid
     text, warnings = decode(source)
     dialect = recognise(text, source.name, options)
     grid = grid_of_records(_split(text, dialect.delimiter), source.name, dialect)

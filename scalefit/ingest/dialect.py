@@ -94,7 +94,7 @@ def _example(n: int) -> str:
 
 
 def _sample(text: str) -> list[str]:
-    head = text[: 256 * 1024]
+    head = text[: 64 * 1024]
     lines = re.split(r"\r\n|\r|\n", head)
     if len(head) < len(text) and len(lines) > 1:
         lines.pop()

@@ -13,6 +13,7 @@ from scalefit.ingest.binary import read_excel, read_parquet
 from scalefit.ingest.build import build_table
 from scalefit.ingest.delimited import read_delimited
 from scalefit.ingest.documents import read_document, read_lines
+from scalefit.ingest.fast import read_fast
 from scalefit.ingest.grid import Grid
 from scalefit.ingest.join import join_tables
 from scalefit.ingest.names import role_candidates
@@ -52,11 +53,10 @@ def read_table(path: str | Path | Sequence[str | Path], options: ReadOptions | N
 
 
 def _read_file(path: Path, options: ReadOptions, label: str | None) -> Table:
-    source = load_source(path)
-    grid = _grid(source, options)
+    grid, sha256 = _grid_of_file(path, options)
     if label is not None or grid.format in _ONE_RUN:
         grid = _with_run(grid, label or path.name.split(".")[0])
-    return build_table(grid, options, source.sha256)
+    return build_table(grid, options, sha256)
 
 
 def _files_of(path: Path) -> list[tuple[Path, str]]:
@@ -83,6 +83,16 @@ def _with_run(grid: Grid, label: str) -> Grid:
     if role_candidates(grid.names, "run"):
         return grid
     return replace(grid, names=("run", *grid.names), columns=(np.full(len(grid), label, dtype=object), *grid.columns))
+
+
+def _grid_of_file(path: Path, options: ReadOptions) -> tuple[Grid, str]:
+    if options.format in {None, "csv"}:
+        fast = read_fast(path, options)
+        if fast is not None:
+            grid, sha256 = fast
+            return (grid if options.format else shape_as_recognised(grid)), sha256
+    source = load_source(path)
+    return _grid(source, options), source.sha256
 
 
 def _grid(source: Source, options: ReadOptions) -> Grid:

@@ -25,21 +25,16 @@ class Source:
         File name without its folder, for messages.
     suffix : str
         Extension in lower case, without ".gz".
-    raw : bytes
-        As on disk; `sha256` is of these.
     data : bytes
         Decompressed.
+    sha256 : str
+        Hash of the file as it stands on disk.
     """
 
     name: str
     suffix: str
-    raw: bytes
     data: bytes
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the file as it stands on disk."""
-        return hashlib.sha256(self.raw).hexdigest()
+    sha256: str
 
 
 def load_source(path: Path) -> Source:
@@ -57,10 +52,11 @@ def load_source(path: Path) -> Source:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
     data = _gunzip(raw, path.name) if raw.startswith(b"\x1f\x8b") else raw
-    if not data.strip():
+    if not data or (data[:4096].isspace() and data.isspace()):
         raise DataError(f"{path.name} is empty; export the runs again")
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    return Source(path.name, suffixes[-1] if suffixes else "", raw, data)
+    suffix = suffixes[-1] if suffixes else ""
+    return Source(path.name, suffix, data, hashlib.sha256(raw).hexdigest())
 
 
 def _gunzip(raw: bytes, name: str) -> bytes:
