@@ -1,0 +1,114 @@
+"""How the variance of the residual stream grows: the recursion, its closed forms, its growth exponents.
+
+One block adds f to x, so with v = E mean x^2, V = E mean f^2 and rho their alignment, identically
+
+    v_{l+1} = v_l + V_l + 2 rho_l sqrt(v_l V_l),            v_1 the embedding's.                              (1)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma
+
+from scalefit.errors import OptionError
+from scalefit.theory.blocks import BlockStatistics
+from scalefit.theory.norms import Norm, validate_depth
+
+__all__ = ["closed_form", "curse_of_depth_path", "harmonic", "log_slope", "norm_path", "variance_path"]
+
+FloatArray = NDArray[np.float64]
+
+
+def variance_path(increments: ArrayLike, start: ArrayLike = 1.0, alignment: ArrayLike = 0.0) -> FloatArray:
+    """Iterate equation (1).
+
+    Parameters
+    ----------
+    increments : (..., n_blocks) array_like
+        V_1 .. V_L.
+    start : (...) array_like
+        v_1.
+    alignment : (..., n_blocks) array_like
+        rho_1 .. rho_L, broadcast against the increments.
+
+    Returns
+    -------
+    (..., n_blocks + 1) array
+        v_1 .. v_{L+1}: entry n is the variance after n completed blocks.
+    """
+    added, rho = np.broadcast_arrays(np.asarray(increments, float), np.asarray(alignment, float))
+    path = np.empty((*added.shape[:-1], added.shape[-1] + 1))
+    path[..., 0] = start
+    for block in range(added.shape[-1]):
+        v, V = path[..., block], added[..., block]
+        path[..., block + 1] = v + V + 2 * rho[..., block] * np.sqrt(v * V)
+    return path
+
+
+def norm_path(
+    norm: Norm, depth: int, *, start: float = 1.0, gain: float = 1.0, alignment: float = 0.0, mean: float = 0.0
+) -> BlockStatistics:
+    """Return the stream of `depth` one-sublayer blocks under a norm, by recursion (1) with V_l = gain m_l.
+
+    `mean` is |mu| / s of the embedding; the mean itself stays constant because the weights have mean zero. Peri-LN's
+    increments are 1 whatever the gain.
+    """
+    validate_depth(depth)
+    if not (start > 0 and gain > 0 and abs(alignment) <= 1):
+        raise OptionError(
+            f"start is {start}, gain {gain}, alignment {alignment}: start and gain must be positive, "
+            "the alignment in [-1, 1]"
+        )
+    mu = mean * np.sqrt(start / (1 + mean**2))
+    variance, moments, increments = [start], np.empty(depth), np.empty(depth)
+    for block in range(1, depth + 1):
+        v = variance[-1]
+        moments[block - 1] = norm.second_moment(block, v, mu)
+        increments[block - 1] = V = 1.0 if norm.normalises_output else gain * moments[block - 1]
+        variance.append(float(v + V + 2 * alignment * np.sqrt(v * V)))
+    return BlockStatistics(
+        block=np.arange(1, depth + 1),
+        variance=np.array(variance),
+        second_moment=moments,
+        increment_variance=increments,
+        alignment=np.full(depth, float(alignment)),
+    )
+
+
+def harmonic(n: ArrayLike) -> FloatArray:
+    """Return H_n = 1 + 1/2 + ... + 1/n."""
+    return np.asarray(digamma(np.asarray(n, float) + 1) + np.euler_gamma)
+
+
+def closed_form(norm: Norm, completed: ArrayLike, *, start: float = 1.0, gain: float = 1.0) -> FloatArray:
+    """Return the variance after `completed` blocks for independent zero-mean linear updates and a zero-mean stream.
+
+    RMSNorm v_1 + g n; LNS v_1 + g H_n; BHyT v_1 + g m n; control v_1 + g a^2 n; Peri-LN v_1 + n. DyT has none: its
+    output grows with the stream.
+    """
+    n = np.asarray(completed, float)
+    if norm.name == "dyt":
+        raise OptionError("Dynamic Tanh has no closed form, its output grows with the stream; use norm_path")
+    if norm.name == "lns":
+        return np.asarray(start + gain * harmonic(n))
+    gain = 1.0 if norm.normalises_output else gain
+    return np.asarray(start + gain * norm.second_moment(1, start) * n)
+
+
+def curse_of_depth_path(power: float, depth: int) -> FloatArray:
+    """Iterate v' = v + l^-power sqrt(v) from v = 1 (Sun et al. 2025): power 0 for Pre-LN, 1/2 for LNS.
+
+    Returns the variance after 0 .. depth completed blocks.
+    """
+    validate_depth(depth)
+    path = [1.0]
+    for block in range(1, depth + 1):
+        path.append(path[-1] + block**-power * float(np.sqrt(path[-1])))
+    return np.array(path)
+
+
+def log_slope(path: ArrayLike, first: int, last: int) -> float:
+    """Return d log v / d log n of a path between `first` and `last` completed blocks, by least squares."""
+    n = np.arange(first, last + 1)
+    return float(np.polyfit(np.log(n), np.log(np.asarray(path)[first : last + 1]), 1)[0])

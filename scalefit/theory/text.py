@@ -1,0 +1,41 @@
+"""Verdicts as text for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from scalefit.theory.checks import TheoremCheck
+from scalefit.theory.verdict import CheckResult, Verdict
+
+__all__ = ["COLUMNS", "describe_results", "list_checks", "summarise"]
+
+COLUMNS = f"{'verdict':<13}{'predicted':>11} {'estimated':>11} {'std. error':>10} {'layer':>6}  claim"
+
+
+def describe_results(check: TheoremCheck, results: Sequence[CheckResult]) -> str:
+    """Return one block: the check's claim, a row a finding, and its assumptions with what was measured."""
+    lines = [f"{check.name}: {check.claim}"]
+    for result in results:
+        found = result.judgement
+        # exact arithmetic has no error; a single seed has none that can be known
+        error = "exact" if found.n_samples == 0 else f"{found.standard_error:.2g}"
+        layer = "" if found.layer is None else str(found.layer)
+        numbers = f"{found.predicted:>11.6g} {found.estimated:>11.6g} {error:>10} {layer:>6}"
+        lines.append(f"{found.verdict:<13}{numbers}  {result.claim}")
+    assumptions = dict.fromkeys(str(a) for result in results for a in result.assumptions)
+    lines += [f"    assumption {text}" for text in assumptions]
+    return "\n".join(lines)
+
+
+def list_checks(checks: Iterable[TheoremCheck]) -> str:
+    """Return a line a check: its name and its claim."""
+    chosen = list(checks)
+    width = max(len(check.name) for check in chosen)
+    return "\n".join(f"{check.name:<{width}}  {check.claim}" for check in chosen)
+
+
+def summarise(results: Sequence[CheckResult]) -> str:
+    """Return the count of verdicts in one line."""
+    counts = {verdict: sum(result.verdict is verdict for result in results) for verdict in Verdict}
+    held, violated, undecided = (counts[verdict] for verdict in Verdict)
+    return f"{len(results)} claims: {held} hold, {violated} violated, {undecided} inconclusive"
