@@ -1,0 +1,179 @@
+"""What the next model may cost, and the shapes that this leaves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.errors import OptionError
+from scalefit.optimal.counts import BLOCKS, Count
+from scalefit.optimal.serving import Serving
+from scalefit.optimal.sizes import Size
+
+__all__ = ["Budget", "Limit", "Space", "parse_budgets"]
+
+Array = NDArray[np.float64]
+Range = tuple[float, float]
+
+MAX_BUDGETS = 100_000
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of the next model; at least one of the first four is needed.
+
+    Parameters
+    ----------
+    params : float, optional
+        Most parameters.
+    flops : float, optional
+        Training compute, floating-point operations; it is spent whole.
+    memory : float, optional
+        Most bytes where the model is served.
+    latency : float, optional
+        Most seconds per generated token.
+    tokens : float, optional
+        Training tokens. Left out, they follow from the compute; without compute the loss is that of
+        unlimited tokens.
+
+    Raises
+    ------
+    OptionError
+        If a limit is not a positive number or there is none.
+
+    Examples
+    --------
+    >>> Budget(params=1e9).given
+    {'params': 1000000000.0}
+    """
+
+    params: float | None = None
+    flops: float | None = None
+    memory: float | None = None
+    latency: float | None = None
+    tokens: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in self.given.items():
+            if not (math.isfinite(value) and value > 0):
+                raise OptionError(f"the budget {name} is {value:g} and must be a positive number")
+        if not self.given.keys() - {"tokens"}:
+            raise OptionError("no budget is given; give params, flops, memory or latency")
+
+    @property
+    def given(self) -> dict[str, float]:
+        """The limits that are set."""
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+
+    @property
+    def main(self) -> str:
+        """The limit against which exponents are taken: compute where it is given, else the first."""
+        return "flops" if self.flops is not None else next(iter(self.given))
+
+    def times(self, factor: float) -> Budget:
+        """The same with the main limit multiplied."""
+        return replace(self, **{self.main: getattr(self, self.main) * factor})
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value:.6g}" for name, value in self.given.items())
+
+
+@dataclass(frozen=True)
+class Limit:
+    """size(width, depth) <= bound."""
+
+    name: str
+    size: Size
+    bound: float
+
+    def excess(self, v: Array, u: Array) -> Array:
+        """ln(size / bound): positive where the limit is broken."""
+        return self.size.log(v, u) - math.log(self.bound)
+
+
+@dataclass(frozen=True)
+class Space:
+    """Everything about the next model that does not depend on the law.
+
+    Parameters
+    ----------
+    count : Count
+    serving : Serving
+    width, depth, tokens : (float, float)
+        Ranges to stay within.
+    """
+
+    count: Count = BLOCKS
+    serving: Serving = field(default_factory=Serving)
+    width: Range = (1.0, 1e8)
+    depth: Range = (1.0, 1e6)
+    tokens: Range = (1.0, 1e30)
+
+    def __post_init__(self) -> None:
+        for name in ("width", "depth", "tokens"):
+            low, high = getattr(self, name)
+            if not (0 < low <= high and math.isfinite(high)):
+                raise OptionError(f"the range of {name} is {low:g} to {high:g}; it needs 0 < lower <= upper")
+
+    def limits(self, budget: Budget) -> tuple[Limit, ...]:
+        """The limits on width and depth that a budget means.
+
+        Compute is one only at fixed tokens, D F(m, l) <= C, and otherwise through the fewest tokens allowed.
+        """
+        limits = []
+        if budget.params is not None:
+            limits.append(Limit("params", self.count.params, budget.params))
+        if budget.memory is not None:
+            limits.append(Limit("memory", self.serving.memory(self.count), budget.memory))
+        if budget.latency is not None:
+            limits.append(Limit("latency", self.serving.latency(self.count), budget.latency))
+        if budget.flops is not None:
+            fewest = self.tokens[0] if budget.tokens is None else budget.tokens
+            limits.append(Limit("flops", self.count.training_flops, budget.flops / fewest))
+        self._require_room(limits)
+        return tuple(limits)
+
+    def _require_room(self, limits: list[Limit]) -> None:
+        v, u = np.log(self.width[0]), np.log(self.depth[0])
+        for limit in limits:
+            if limit.excess(v, u) > 0:
+                smallest = float(limit.size(self.width[0], self.depth[0]))
+                raise OptionError(
+                    f"the budget {limit.name} is {limit.bound:.4g}, below the {smallest:.4g} of the smallest model "
+                    f"allowed (width {self.width[0]:g}, depth {self.depth[0]:g}, count {self.count.name}); "
+                    "raise the budget, or lower the ranges"
+                )
+
+    @property
+    def convex(self) -> bool:
+        """Whether every size is known to be convex in logarithms."""
+        sizes = (self.count.params, self.count.training_flops, self.serving.memory(self.count))
+        return all(size.convex for size in sizes)
+
+
+def parse_budgets(text: str, name: str) -> tuple[float, ...]:
+    """Read budgets: one number, several with commas, or a sweep ``FROM:TO:HOW_MANY`` in equal ratios.
+
+    Examples
+    --------
+    >>> parse_budgets("1e9:1e11:3", "params")
+    (1000000000.0, 10000000000.0, 100000000000.0)
+    """
+    parts = text.split(":")
+    try:
+        if len(parts) == 3:
+            low, high, n = float(parts[0]), float(parts[1]), int(parts[2])
+            if not (0 < low <= high and math.isfinite(high) and 2 <= n <= MAX_BUDGETS):
+                raise ValueError
+            return tuple(np.logspace(math.log10(low), math.log10(high), n).tolist())
+        if len(parts) == 1:
+            return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        pass
+    raise OptionError(
+        f"budget {name} {text!r} is not understood; write a number, numbers with commas, or a sweep FROM:TO:HOW_MANY "
+        f"of 2 to {MAX_BUDGETS} such as 1e9:1e12:13"
+    )
