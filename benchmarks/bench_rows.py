@@ -23,7 +23,8 @@ REPEATS = 3
 def noisy_table(n_rows: int, seed: int = 0) -> sf.Runs:
     """Draw widths, depths and tokens log-uniformly and losses from T27's law with 1 % noise."""
     rng = np.random.default_rng(seed)
-    width, depth, tokens = np.exp(rng.uniform(np.log([[512], [8], [1e9]]), np.log([[4096], [64], [1e11]]), (3, n_rows)))
+    lowest, highest = np.log([[512], [8], [1e9]]), np.log([[4096], [64], [1e11]])
+    width, depth, tokens = np.rint(np.exp(rng.uniform(lowest, highest, (3, n_rows))))
     loss = 1.7 + 300 / width + 10 / depth + 504.7659 / tokens**0.3
     noise = np.exp(0.01 * rng.standard_normal(n_rows))
     return sf.Runs.from_columns({"width": width, "depth": depth, "tokens": tokens, "loss": loss * noise})
