@@ -93,6 +93,7 @@ class Trainer:
         self.adam = Adam(self.stack.flat, self.stack.grad, self._rates())
         self.loss = make_loss(config, pack, self.stack)
         self.source = Source(config, pack, self.teachers)
+        self._teacher_paths = self.teachers.paths(self.source.draw("evaluation", 0))
         self.step = 0
         self.alive = torch.ones(self.stack.count, dtype=torch.bool, device=config.device)
         shape = (self.stack.columns, pack.width, config.batch)
@@ -159,9 +160,8 @@ class Trainer:
 
     def measure(self) -> Measurement:
         """Measure all students on the evaluation set, which is common to all depths of a seed."""
-        first = self.source.draw("evaluation", 0)
-        teachers, students = self._watch(first)
-        total = torch.zeros(self.stack.count, dtype=torch.float64, device=first.device)
+        students = self._watch()
+        total = torch.zeros(self.stack.count, dtype=torch.float64, device=self.config.device)
         square = torch.zeros_like(total)
         for i in range(self.config.eval_samples // self.config.batch):
             batch = self.source.evaluation(i)
@@ -172,15 +172,14 @@ class Trainer:
         mean = total / n
         error = ((square / n - mean.square()).clamp_min(0) / (n - 1)).sqrt()
         mean[~self.alive] = error[~self.alive] = math.nan
-        return Measurement(mean, error, students, teachers, self.alive.clone())
+        return Measurement(mean, error, students, self._teacher_paths, self.alive.clone())
 
-    def _watch(self, h0: torch.Tensor) -> tuple[Paths, Paths]:
-        """Paths of teachers and students over one batch; diverged students are found here too."""
-        seen = PathObserver(self.teachers.stack, h0)
-        h0 = self.teachers.batch(h0, seen).h0
+    def _watch(self) -> Paths:
+        """Paths of the students over the first evaluation batch; diverged students are found here too."""
+        h0 = self.source.evaluation(0).h0
         students = PathObserver(self.stack, h0)
         self.freeze_diverged(self.stack.forward(h0, students))
-        return seen.paths, students.paths
+        return students.paths
 
     def state(self) -> dict[str, Any]:
         """Everything a resumed run needs; random draws are keyed by the step and need nothing."""
