@@ -1,0 +1,287 @@
+"""The posterior by Markov chains: independent ensembles of emcee's walkers, run until they are long enough.
+
+Moves are differential evolution (ter Braak 2006): with the jump scaled for the dimension nine times in ten, and with
+gamma = 1, which hops along and between ridges, once in ten. (emcee's snooker move is left out: in release 3.1.6 its
+draws of a seven-dimensional normal are a third too narrow, which a test of ours shows.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.errors import FitError, OptionError, ScalefitWarning
+from scalefit.fitting import Fit
+from scalefit.uncertainty.chains import Chain, fingerprint, load_chains, random_state, save_chains
+from scalefit.uncertainty.diagnostics import chain_diagnostics, prior_influence, prior_warnings
+from scalefit.uncertainty.priors import Prior
+from scalefit.uncertainty.proposal import Proposal, build_proposal
+from scalefit.uncertainty.samples import Samples
+from scalefit.uncertainty.target import Target, build_target, varying_names
+
+__all__ = ["sample_posterior"]
+
+Array = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+THIN = 10
+"""Steps from one stored step to the next."""
+
+SEGMENT = 50
+"""Stored steps between two chances to be interrupted and saved."""
+
+FIRST_CHECK = 150
+CHECK_GROWTH = 1.25
+BURN_IN = 0.25
+"""Share of the chain that is left out at its start."""
+
+TAUS = 50
+LARGEST_RHAT = 1.01
+FEWEST_EFFECTIVE = 1_000
+FEWEST_ENSEMBLES = 4
+
+
+def sample_posterior(
+    fit: Fit,
+    *,
+    n_ensembles: int = 4,
+    seed: int = 0,
+    priors: Mapping[str, Prior] | None = None,
+    noise: str | None = None,
+    groups: str | None = "run",
+    max_steps: int = 50_000,
+    backend: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Samples:
+    """Draw from the posterior of a fitted law with emcee (Foreman-Mackey et al. 2013).
+
+    The ensembles are extended until each is 50 autocorrelation times long, R-hat between them is below 1.01 and the
+    bulk and tail of every parameter hold 1,000 effective draws, or until `max_steps`.
+
+    Parameters
+    ----------
+    fit : Fit
+    n_ensembles : int
+        Independent ensembles, at least 4, each from its own random numbers and starting points.
+    seed : int
+    priors : mapping of str to Prior, optional
+        In place of the defaults listed at `scalefit.uncertainty.priors`.
+    noise : str, optional
+        ``"gaussian"`` or ``"student-t"``; by default the former for squared, the latter for robust objectives.
+    groups : str or None
+        Rows that share an effect: ``"run"`` (where runs have several rows), ``"shape"``, or None.
+    max_steps : int
+        Of each ensemble.
+    backend : str or path, optional
+        HDF5 file in which the chains are kept. Called again with the same file and the same arguments after Ctrl-C or
+        a crash, the function goes on from there and returns the numbers of an unbroken run.
+    progress : callable, optional
+        Called with the steps made and `max_steps`, every 500 steps.
+
+    Returns
+    -------
+    Samples
+        Of the law's parameters and the noise, one ensemble after the other. ``diagnostics`` holds ``rhat``, ``ess``,
+        ``ess_tail`` and ``tau`` by name, the acceptance and the influence of the priors. Where `max_steps` ended the
+        chains too early every interval carries a reservation.
+
+    Raises
+    ------
+    OptionError
+        If an option is unknown, a prior improper, or `backend` belongs to another posterior.
+    FitError
+        If no walker finds a starting point.
+    """
+    if n_ensembles < FEWEST_ENSEMBLES:
+        raise OptionError(
+            f"n_ensembles is {n_ensembles} and must be at least {FEWEST_ENSEMBLES} for R-hat to mean much"
+        )
+    if max_steps < THIN * FIRST_CHECK:
+        raise OptionError(f"max_steps is {max_steps} and must be at least {THIN * FIRST_CHECK}")
+    target = build_target(fit, priors, noise, groups)
+    n_walkers = max(32, 4 * target.n_dim)
+    path = None if backend is None else Path(backend)
+    digest = fingerprint(target, seed, n_ensembles, n_walkers, THIN, SEGMENT)
+    chains = load_chains(path, digest) if path else []
+    if not chains:
+        chains = _first_chains(target, build_proposal(target, target.point_of(fit)), n_ensembles, n_walkers, seed)
+    saved = len(chains[0])
+    try:
+        while not (judged := _judge(target, chains, max_steps)).done:
+            chains = [chain.followed_by(_advanced(target, chain)) for chain in chains]
+            if progress is not None:
+                progress(THIN * len(chains[0]), max_steps)
+            if path and len(chains[0]) > 1.1 * saved + SEGMENT:
+                save_chains(path, chains, digest)
+                saved = len(chains[0])
+    finally:
+        if path:
+            save_chains(path, chains, digest)
+    return _samples(fit, target, chains, judged)
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """Whether the chains are done, and the numbers behind it.
+
+    Attributes
+    ----------
+    done : bool
+    warning : ScalefitWarning or None
+        What is missing where `max_steps` ended them.
+    diagnostics : mapping
+        By name of the varying parameters.
+    stride : int
+        Stored steps from one returned draw of a walker to the next.
+    """
+
+    done: bool
+    warning: ScalefitWarning | None
+    diagnostics: Mapping[str, Any]
+    stride: int = 1
+
+
+_NOT_YET = _Judgement(False, None, {})
+
+
+def _first_chains(target: Target, proposal: Proposal, n_ensembles: int, n_walkers: int, seed: int) -> list[Chain]:
+    """Chains of one stored step: the starting points, drawn anew for each ensemble."""
+    chains = []
+    for sequence in np.random.SeedSequence(seed).spawn(n_ensembles):
+        points_of, moves_of = sequence.spawn(2)
+        points = _start(target, proposal, n_walkers, np.random.default_rng(points_of))
+        state = random_state(moves_of)
+        log_prob = target.log_posterior(points)
+        chains.append(Chain(points[None], log_prob[None], np.zeros(n_walkers), state))
+    return chains
+
+
+def _start(target: Target, proposal: Proposal, n_walkers: int, rng: np.random.Generator) -> Array:
+    """Starting points from the curvature of the posterior at its mode, the Bayesian form of the fit's covariance."""
+    found = np.empty((0, target.n_dim))
+    for _ in range(100):
+        points, _ = proposal.draw(4 * n_walkers, rng)
+        possible = np.isfinite(points).all(axis=1) & np.isfinite(target.log_posterior(points))
+        found = np.concatenate([found, points[possible]])
+        if len(found) >= n_walkers:
+            return found[:n_walkers]
+    raise FitError(
+        f"only {len(found)} of {400 * n_walkers} starting points of the walkers have a posterior probability; "
+        "widen the bounds or the priors"
+    )
+
+
+def _advanced(target: Target, chain: Chain) -> Chain:
+    """Continue a chain by one segment, from its own random state."""
+    import emcee
+
+    _, n_walkers, n_dim = chain.coords.shape
+    sampler = emcee.EnsembleSampler(n_walkers, n_dim, target.log_posterior, moves=_moves(), vectorize=True)
+    state = emcee.State(chain.coords[-1], log_prob=chain.log_prob[-1], random_state=chain.random_state)
+    end = sampler.run_mcmc(state, SEGMENT, thin_by=THIN, skip_initial_state_check=True)
+    return Chain(sampler.get_chain(), sampler.get_log_prob(), sampler.backend.accepted, end.random_state)
+
+
+def _moves() -> list[tuple[Any, float]]:
+    import emcee
+
+    return [(emcee.moves.DEMove(), 0.9), (emcee.moves.DEMove(gamma0=1.0), 0.1)]
+
+
+def _is_check(n_stored: int) -> bool:
+    """Whether chains of this length are judged; fixed lengths, so that an interruption changes nothing."""
+    check = FIRST_CHECK
+    while check < n_stored - 1:
+        check = -(-int(CHECK_GROWTH * check) // SEGMENT) * SEGMENT
+    return check == n_stored - 1
+
+
+def _judge(target: Target, chains: list[Chain], max_steps: int) -> _Judgement:
+    """Diagnose the chains at a check and at the limit."""
+    n_stored = len(chains[0])
+    at_limit = THIN * (n_stored - 1) >= max_steps
+    if not (_is_check(n_stored) or at_limit):
+        return _NOT_YET
+    names = varying_names(target)
+    coords = _kept(chains)
+    n_kept = coords.shape[1]
+    values = target.plain(coords.reshape(-1, target.n_dim)).reshape(*coords.shape[:3], -1)
+    columns = values[..., [target.names.index(name) for name in names]]
+    found = chain_diagnostics(columns) | {"tau": THIN * _autocorrelation_times(columns)}
+    diagnostics = {key: dict(zip(names, map(float, found[key]), strict=True)) for key in found}
+    tau = float(np.max(found["tau"]))
+    enough = {
+        f"{THIN * n_kept} steps are {THIN * n_kept / tau:.0f} autocorrelation times of {tau:.0f} (needed: {TAUS})": (
+            THIN * n_kept >= TAUS * tau
+        ),
+        f"the largest R-hat is {found['rhat'].max():.3f} (needed: below {LARGEST_RHAT})": bool(
+            (found["rhat"] < LARGEST_RHAT).all()
+        ),
+        f"the fewest effective draws are {min(found['ess'].min(), found['ess_tail'].min()):.0f} "
+        f"(needed: {FEWEST_EFFECTIVE})": bool(
+            (found["ess"] >= FEWEST_EFFECTIVE).all() and (found["ess_tail"] >= FEWEST_EFFECTIVE).all()
+        ),
+    }
+    missing = [text for text, holds in enough.items() if not holds]
+    stride = max(1, int(min(tau / (2 * THIN), n_kept / 50))) if np.isfinite(tau) else 1
+    warning = _not_converged(max_steps, missing) if missing else None
+    return _Judgement(not missing or at_limit, warning, diagnostics, stride)
+
+
+def _kept(chains: list[Chain]) -> Array:
+    """(n_ensembles, n_kept, n_walkers, n_dim) stored points after the burn-in."""
+    first = int(np.ceil(BURN_IN * len(chains[0])))
+    return np.stack([chain.coords[first:] for chain in chains])
+
+
+def _autocorrelation_times(values: Array) -> Array:
+    """Integrated autocorrelation times in stored steps, averaged over all walkers (Sokal 1997); at least one."""
+    from emcee.autocorr import integrated_time
+
+    n_ensembles, n_steps, n_walkers, n_values = values.shape
+    walkers = values.transpose(1, 0, 2, 3).reshape(n_steps, n_ensembles * n_walkers, n_values)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        times = integrated_time(walkers, tol=0)
+    return np.where(np.isnan(times), np.inf, np.maximum(times, 1.0))
+
+
+def _samples(fit: Fit, target: Target, chains: list[Chain], judged: _Judgement) -> Samples:
+    """Collect the draws: ensemble after ensemble, in each walker after walker."""
+    kept = _kept(chains)[:, :: judged.stride]
+    points = kept.transpose(0, 2, 1, 3).reshape(-1, target.n_dim)
+    names = varying_names(target)
+    influence, open_names = prior_influence(target, points, names)
+    warning = judged.warning
+    return Samples(
+        law=fit.law,
+        names=target.names,
+        draws=target.plain(points),
+        method="posterior",
+        estimate=fit.params,
+        n_chains=len(chains),
+        reservations=dict.fromkeys(names, warning.message) if warning else {},
+        diagnostics={
+            **judged.diagnostics,
+            "n_ensembles": len(chains),
+            "n_walkers": kept.shape[2],
+            "n_steps": THIN * (len(chains[0]) - 1),
+            "acceptance": float(np.mean([chain.accepted.mean() / (len(chain) - 1) for chain in chains])),
+            **target.description,
+            **influence,
+        },
+        warnings=(*([warning] if warning else []), *prior_warnings(influence, open_names)),
+    )
+
+
+def _not_converged(max_steps: int, missing: list[str]) -> ScalefitWarning:
+    return ScalefitWarning(
+        "posterior-not-converged",
+        f"the chains ended at their limit of {max_steps} steps before they were long enough: {'; '.join(missing)}.",
+        f"Allow more, max_steps={4 * max_steps}; where the data do not determine the law, no length suffices.",
+        {"max_steps": max_steps},
+    )
