@@ -1,5 +1,7 @@
 """Sphinx configuration: Markdown pages, and an API reference generated from the docstrings."""
 
+import re
+
 from scalefit import __version__
 
 project = "scalefit"
@@ -34,6 +36,7 @@ apidoc_modules = [
 ]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings give types with shapes and units
+suppress_warnings = ["ref.python"]  # words of a described type, such as "columns", that name several attributes
 napoleon_google_docstring = False
 napoleon_use_ivar = True  # else dataclass fields would be described twice
 
@@ -45,5 +48,19 @@ def skip_imported(app, what, _name, obj, _skip, _options):
     return True if elsewhere else None
 
 
+def keep_bars(_app, _what, _name, _obj, _options, lines):
+    """Take the bars of an absolute value literally; reStructuredText would read |x| as a substitution."""
+    in_literal_block = False
+    for i, line in enumerate(lines):
+        if line and not line.startswith(" "):
+            in_literal_block = False
+        if not in_literal_block:
+            pieces = re.split(r"(``.+?``|:math:`.+?`)", line)
+            pieces[::2] = [piece.replace("|", "\\|") for piece in pieces[::2]]
+            lines[i] = "".join(pieces)
+        in_literal_block = in_literal_block or line.rstrip().endswith("::")
+
+
 def setup(app):
+    app.connect("autodoc-process-docstring", keep_bars)
     app.connect("autodoc-skip-member", skip_imported)
