@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from scalefit.errors import MissingExtraError
 
 __all__ = ["require_torch"]
@@ -22,11 +20,10 @@ def require_torch(purpose: str) -> None:
     MissingExtraError
         If torch cannot be found.
     """
-    # find_spec raises ValueError, rather than answering None, for a module that stands as None in
-    # sys.modules, which is how an import is commonly blocked.
     try:
-        found = find_spec("torch") is not None
-    except ValueError:
-        found = False
-    if not found:
-        raise MissingExtraError("torch", purpose, "toy")
+        import torch  # noqa: F401
+    except ModuleNotFoundError as error:
+        # A torch that is there but lacks something of its own keeps its own message.
+        if error.name != "torch":
+            raise
+        raise MissingExtraError("torch", purpose, "toy") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -119,7 +119,7 @@ def _build(block: BlockLayout, norm: NormConfig, sequence_length: int) -> tuple[
     originals = block.norms()
     gains = [read_gain(original) for original in originals]
     eps = _eps(originals[0], default=norm.eps)
-    config = NormConfig(norm.name, norm.lam, norm.kappa, norm.train_lam, norm.alpha, eps)
+    config = replace(norm, eps=eps)
     maps = block.attention_maps() if norm.name == "bhyt" else None
     pair = block_norms(config, gains[0].numel(), block=block.index, maps=maps, sequence_length=sequence_length)
     for new, gain, original in zip(pair, gains, originals, strict=True):

@@ -76,13 +76,12 @@ class Norm(nn.Module):
             raise OptionError(f"width is {width} and must be at least 1")
         self.width = width
         self.eps = require_positive("eps", eps)
-        self.weight = nn.Parameter(torch.empty(width))
-        self.register_parameter("bias", nn.Parameter(torch.empty(width)) if bias else None)
-        self.reset_parameters()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.register_parameter("bias", nn.Parameter(torch.zeros(width)) if bias else None)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set the gain to 1 and the bias to 0."""
+        """Set every parameter to its starting value, as after ``to_empty()``."""
         if self.weight is not None:
             self.weight.fill_(1.0)
         if self.bias is not None:
@@ -165,6 +164,12 @@ class PeriNorm(RMSNorm):
         super().__init__(width, eps=eps)
         self.output = RMSNorm(width, eps=eps)
 
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Set both gains to 1."""
+        super().reset_parameters()
+        self.output.reset_parameters()
+
     def after(self, update: Tensor) -> Tensor:
         """Normalise the sublayer's result."""
         normalized: Tensor = self.output(update)
@@ -185,15 +190,14 @@ class DynamicTanh(Norm):
     """
 
     def __init__(self, width: int, *, alpha: float = 0.5, bias: bool = True) -> None:
-        self.initial_alpha = require_positive("alpha", alpha)
         super().__init__(width, bias=bias)
+        self.initial_alpha = require_positive("alpha", alpha)
+        self.alpha = nn.Parameter(torch.full((1,), alpha))
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Set gain, bias and slope to their starting values."""
         super().reset_parameters()
-        if "alpha" not in self._parameters:
-            self.alpha = nn.Parameter(torch.empty(1))
         self.alpha.fill_(self.initial_alpha)
 
     def normalize(self, x: Tensor) -> Tensor:
@@ -251,9 +255,10 @@ class BoundedTanh(Norm):
         centered: bool = False,
         eps: float = 1e-6,
     ) -> None:
+        super().__init__(width, eps=eps)
         self.initial_lam = require_positive("lam", lam)
         self.train_lam = train_lam
-        super().__init__(width, eps=eps)
+        self.lam = nn.Parameter(torch.tensor(self.initial_lam)) if train_lam else self.initial_lam
         self.kappa = require_positive("kappa", kappa)
         self.centered = centered
         self.shared: SharedStatistic | None = None
@@ -262,13 +267,8 @@ class BoundedTanh(Norm):
     def reset_parameters(self) -> None:
         """Set gain and lam to their starting values."""
         super().reset_parameters()
-        if not self.train_lam:
-            self.lam = self.initial_lam
-            return
-        if "lam" not in self._parameters:
-            self.lam = nn.Parameter(torch.empty(()))
-        assert isinstance(self.lam, Tensor)
-        self.lam.fill_(self.initial_lam)
+        if isinstance(self.lam, Tensor):
+            self.lam.fill_(self.initial_lam)
 
     def amplitude(self) -> Tensor | float:
         """Return lam/kappa, without gradient."""
