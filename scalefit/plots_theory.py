@@ -122,8 +122,13 @@ def phase_figure() -> Figure:
     axes.fill_betweenx(depths, 0.02, curves[Criterion.CONDITION], alpha=0.12, label="bound proved")
     for setting in PUBLIC_SETTINGS:
         axes.plot(setting.ratio, setting.depth, "k*", markersize=9)
-        text = f"lambda {setting.lam:g}, kappa {setting.kappa:g}, {setting.depth} blocks"
-        axes.annotate(text, (setting.ratio, setting.depth), xytext=(6, -3), textcoords="offset points", fontsize=7)
+        text = f"lambda {setting.lam:g}, {setting.depth} blocks"
+        # labels outside the bundle of boundaries: smaller ratios to the left, larger ones to the right
+        side, place = (-6, "right") if setting.ratio < 0.25 else (6, "left")
+        axes.annotate(
+            text, (setting.ratio, setting.depth), (side, -3), textcoords="offset points", ha=place, fontsize=7
+        )
+    axes.set_title("stars: public settings, kappa 10")
     axes.set(xscale="log", yscale="log", xlim=(0.02, 2), ylim=(2, 1000))
     axes.legend(fontsize=7)
     return figure

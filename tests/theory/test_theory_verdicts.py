@@ -1,0 +1,96 @@
+"""Verdicts: HOLDS only on evidence, VIOLATED with the layer, INCONCLUSIVE where noise or too few seeds decide."""
+
+import numpy as np
+import pytest
+
+from scalefit.theory import Judgement, Verdict
+from scalefit.theory.verdict import (
+    MIN_SEEDS,
+    Assumption,
+    CheckResult,
+    judge_equality,
+    judge_margin,
+    judge_sampled_equality,
+    judge_sampled_margin,
+    simultaneous_z,
+    worst,
+)
+
+LAYERS = np.arange(1, 6)
+
+
+def noisy(margins, noise, n_seeds=64, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.asarray(margins) + noise * rng.standard_normal((n_seeds, len(margins)))
+
+
+def test_clear_margins_hold():
+    assert judge_sampled_margin(noisy([1.0] * 5, 0.5), 0.0, LAYERS).verdict is Verdict.HOLDS
+
+
+def test_violation_reports_the_first_layer():
+    found = judge_sampled_margin(noisy([1, 1, -1, 1, -1], 0.1), 0.0, LAYERS)
+    assert (found.verdict, found.layer, found.n_samples) == (Verdict.VIOLATED, 3, 64)
+
+
+def test_noise_is_inconclusive_at_its_layer():
+    found = judge_sampled_margin(noisy([1, 0.001, 1, 1, 1], 0.1), 0.0, LAYERS)
+    assert (found.verdict, found.layer) == (Verdict.INCONCLUSIVE, 2)
+
+
+@pytest.mark.parametrize("n_seeds", range(1, MIN_SEEDS))
+@pytest.mark.parametrize("margin", [1.0, -1.0])
+def test_too_few_seeds_never_decide(n_seeds, margin):
+    samples = noisy([margin] * 5, 1e-6, n_seeds)
+    assert judge_sampled_margin(samples, 0.0, LAYERS).verdict is Verdict.INCONCLUSIVE
+    found = judge_sampled_equality(margin, samples[:, 0], largest_error=1.0)
+    assert found.verdict is Verdict.INCONCLUSIVE
+
+
+def test_zero_margin_without_noise_is_no_strict_inequality():
+    found = judge_sampled_margin(np.ones((16, 5)), np.ones((16, 5)), LAYERS)
+    assert (found.verdict, found.layer) == (Verdict.VIOLATED, 1)
+    assert judge_margin([1.0, 1.0], [0.5, 1.0], [1, 2]).layer == 2
+    assert judge_margin([1.0], [np.nan], [1]).verdict is Verdict.VIOLATED
+
+
+def test_simultaneous_z_grows_with_layers_and_with_fewer_seeds():
+    assert simultaneous_z(64, 1) < simultaneous_z(64, 64) < simultaneous_z(10, 64)
+
+
+def test_true_null_is_rarely_decided():
+    """With margin 0 in all layers, a decision is a false alarm: at most 1e-4 of the comparisons."""
+    verdicts = [judge_sampled_margin(noisy([0] * 5, 1.0, 10, s), 0.0, LAYERS).verdict for s in range(500)]
+    assert verdicts.count(Verdict.INCONCLUSIVE) >= 498
+
+
+def test_equality_needs_agreement_and_precision():
+    samples = 1 + 0.1 * np.random.default_rng(0).standard_normal(100)
+    assert judge_sampled_equality(1.0, samples, largest_error=0.02).verdict is Verdict.HOLDS
+    assert judge_sampled_equality(1.0, samples, largest_error=0.001).verdict is Verdict.INCONCLUSIVE
+    assert judge_sampled_equality(1.2, samples, largest_error=0.02).verdict is Verdict.VIOLATED
+    assert judge_equality(1.0, 1.0 + 1e-7, rtol=1e-6).verdict is Verdict.HOLDS
+    assert judge_equality(1.0, np.nan, rtol=1e-6).verdict is Verdict.VIOLATED
+
+
+def test_worst_of_several():
+    assert worst([]) is Verdict.HOLDS
+    assert worst([Verdict.HOLDS, Verdict.INCONCLUSIVE]) is Verdict.INCONCLUSIVE
+    assert worst([Verdict.INCONCLUSIVE, Verdict.VIOLATED, Verdict.HOLDS]) is Verdict.VIOLATED
+
+
+def test_json_has_null_for_numbers_that_do_not_exist():
+    judgement = Judgement(Verdict.INCONCLUSIVE, 1.0, 2.0, float("nan"), 3, 1)
+    result = CheckResult("name", "claim", judgement, (Assumption("gain", "text", False, 2),))
+    assert result.to_dict() == {
+        "check": "name",
+        "claim": "claim",
+        "verdict": "INCONCLUSIVE",
+        "predicted": 1.0,
+        "estimated": 2.0,
+        "standard_error": None,
+        "layer": 3,
+        "n_samples": 1,
+        "assumptions": [{"name": "gain", "text": "text", "holds": False, "layer": 2}],
+    }
+    assert str(result.assumptions[0]) == "gain: text: broken (first at layer 2)"
