@@ -170,7 +170,7 @@ PRESETS = {
     "llama": Transformer(vocabulary=32000, tied=False, gated=True, mlp_ratio=8 / 3, context=4096),
     "chinchilla": Transformer(vocabulary=32000, norms=0, relative=True, context=2048),
 }
-"""Architectures by name; their settings can be replaced, as in `llama:vocabulary=128256,heads_per_kv=4`."""
+"""Architectures by name; their settings can be replaced, as in ``llama:vocabulary=128256,heads_per_kv=4``."""
 
 
 def count_by_expression(params: str, training_flops: str | None = None) -> Count:
