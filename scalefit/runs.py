@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Runs"]
 
+_SELECTORS = {
+    "last": "last row of its run",
+    "best": "smallest loss of its run",
+    "best-per-shape": "smallest loss of its shape",
+}
+_SHAPE = ("width", "depth", "params", "tokens", "flops")
+_STEPS = frozenset(["step", "steps", "iter", "iteration", "global_step"])
+
 
 @dataclass(frozen=True, eq=False)
 class Runs:
@@ -198,6 +206,41 @@ class Runs:
             table = table.with_warning(_tie_warning(k, gone, above, n))
         return Runs(table)
 
+    def select(self, which: str) -> Runs:
+        """Keep one row of each run, or of each shape.
+
+        Parameters
+        ----------
+        which : str
+            "last": the row of each run with the most tokens (else steps, else the last in the file);
+            "best": the smallest loss of each run; "best-per-shape": the smallest loss of each combination
+            of width, depth, params, tokens and flops, over whatever else a sweep varied.
+        """
+        if which not in _SELECTORS:
+            raise OptionError(f"select is {which!r} and must be one of {', '.join(_SELECTORS)}")
+        if which != "best-per-shape" and not self.has_runs:
+            raise DataError(
+                f"{self.origin.name} does not say which run a row belongs to; name the column with --column run=COLUMN"
+            )
+        groups = self._shape_ids() if which == "best-per-shape" else self.run_ids
+        order = self._progress() if which == "last" else -self["loss"]
+        mask = np.zeros(len(self), dtype=np.bool_)
+        mask[_largest_of_each(groups, order)] = True
+        return Runs(self.table.keep(mask, f"not the {_SELECTORS[which]}", f"select {which}"))
+
+    def _progress(self) -> FloatArray:
+        """How far the training had come at each row; a missing count comes before all others."""
+        steps = next((name for name in self.columns if name.lower() in _STEPS), None)
+        name = "tokens" if "tokens" in self else steps
+        return np.arange(len(self), dtype=np.float64) if name is None else np.nan_to_num(self[name], nan=-np.inf)
+
+    def _shape_ids(self) -> IntArray:
+        names = [name for name in _SHAPE if name in self]
+        if not names:
+            raise DataError(f"{self.origin.name} has none of the columns {', '.join(_SHAPE)}; name one with --column")
+        rows = np.column_stack([self[name] for name in names])
+        return np.unique(rows, axis=0, return_inverse=True)[1].astype(np.int64).ravel()
+
     def take(self, rows: NDArray[Any], reason: str) -> Runs:
         """Keep some rows, in the order of the table.
 
@@ -267,6 +310,13 @@ class Runs:
     def to_csv(self, path: str | Path) -> None:
         """Write the tidy form, which reads back to the same numbers bit for bit."""
         Path(path).write_text(write_csv(self.table), encoding="utf-8", newline="")
+
+
+def _largest_of_each(groups: IntArray, values: FloatArray) -> IntArray:
+    """Return for each group the index of its largest value, the later row among equals."""
+    order = np.lexsort((np.arange(len(groups)), values, groups))
+    is_end = np.append(groups[order][1:] != groups[order][:-1], True)
+    return np.asarray(order[is_end], dtype=np.int64)
 
 
 def _codes(labels: NDArray[Any]) -> IntArray:
