@@ -26,7 +26,7 @@ TIMES = ("seconds",)
 """Columns that differ between two runs of the same configuration."""
 
 COLUMNS = (
-    "run", "config", *KEY, "annealed", "status", "loss", "loss_se", "params", "samples", "teacher_depth",
+    "run", "config", *KEY, "annealed", "status", "loss", "loss_se", "params", "samples", "teacher_depth", "target",
     "displacement", "angle", "coherence", "teacher_displacement", "teacher_angle", "teacher_coherence",
     "device", "version", "torch", "seconds",
 )  # fmt: skip
@@ -82,6 +82,7 @@ def common_columns(config: SweepConfig, settings: Mapping[str, Any]) -> dict[str
         "run": " ".join(names + parts),
         "config": config.id,
         "teacher_depth": config.teacher_depth,
+        "target": config.target,
         "device": config.device,
         "version": __version__,
         "torch": torch.__version__,

@@ -1,0 +1,178 @@
+"""`scalefit toy`: run teacher-student sweeps, finish them, fit their exponents, draw them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scalefit.cli.app import DONE, NO_ANSWER, app
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scalefit.depth_exponents import DepthExponent
+    from toy_models.teacher_student.config import SweepConfig
+    from toy_models.teacher_student.sweep import Progress
+
+INTERRUPTED = 130
+"""Exit status of a run that was asked to stop, as a shell has it for Ctrl-C."""
+
+
+@app.command()
+def toy(
+    action: Annotated[
+        str, typer.Argument(help="A preset of `list`, a configuration's JSON file, or list, resume, fit, plot")
+    ],
+    folder: Annotated[str | None, typer.Argument(help="resume, fit, plot: the folder of a sweep")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder of a new sweep, or of the figures")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Single-thread processes, one a core by default; 0: this one")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda, in place of the preset's")] = None,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals")] = 0.95,
+    allow_unannealed: Annotated[bool, typer.Option(help="Fit losses whose learning rate was never annealed")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output")] = False,
+) -> None:
+    """Train students of several depths on a random teacher and see how loss falls with depth.
+
+    A preset trains into a folder, where it goes on if it was interrupted; `resume` does so without the
+    preset's name. `fit` gives exponents of a folder, a results.csv or a shipped table, `plot` draws them;
+    neither needs torch. Ends with status 3 where an exponent is not converged, 130 when interrupted.
+    """
+    if action == "list":
+        _list_presets(as_json)
+    elif action in ("fit", "plot"):
+        found = _exponents(_needed(action, folder), level, allow_unannealed)
+        if action == "plot":
+            _plot(_needed(action, folder), found, output)
+        _answer(found, as_json)
+        raise typer.Exit(
+            NO_ANSWER if action == "fit" and any(item.converged is False for item in _longest(found)) else DONE
+        )
+    else:
+        target = _run(action, folder, output, device, workers)
+        _summary(target, level, as_json)
+
+
+def _needed(action: str, folder: str | None) -> str:
+    from scalefit.errors import OptionError
+
+    if folder is None:
+        raise OptionError(f"{action} needs the folder of a sweep: scalefit toy {action} DIR")
+    return folder
+
+
+def _list_presets(as_json: bool) -> None:
+    from toy_models.teacher_student.presets import ABOUT, PRESETS
+
+    if as_json:
+        entries = {
+            name: {"about": ABOUT[name], "id": config.id, "config": config.to_dict()}
+            for name, config in PRESETS.items()
+        }
+        typer.echo(json.dumps(entries))
+        return
+    width = max(map(len, ABOUT))
+    typer.echo("\n".join(f"{name:{width}}  {text}" for name, text in ABOUT.items()))
+
+
+def _config(action: str, folder: str | None, device: str | None) -> SweepConfig:
+    from dataclasses import replace
+
+    from scalefit.errors import OptionError
+    from toy_models.teacher_student.config import SweepConfig
+    from toy_models.teacher_student.presets import preset
+
+    if action == "resume":
+        from toy_models.teacher_student.sweep import load_config
+
+        return load_config(_needed(action, folder))
+    if action.endswith(".json"):
+        path = Path(action)
+        if not path.is_file():
+            raise OptionError(
+                f"configuration file {action} does not exist; scalefit toy list --json shows the presets'"
+            )
+        try:
+            config = SweepConfig.from_dict(json.loads(path.read_text()))
+        except json.JSONDecodeError as error:
+            raise OptionError(f"configuration file {action} is not JSON: line {error.lineno}, {error.msg}") from None
+    else:
+        config = preset(action)
+    return config if device is None else replace(config, device=device)
+
+
+def _run(action: str, folder: str | None, output: Path | None, device: str | None, workers: int | None) -> Path:
+    from scalefit.errors import OptionError
+    from toy_models._torch import require_torch
+
+    require_torch("scalefit toy")
+    config = _config(action, folder, device)
+    target = Path(_needed(action, folder)) if action == "resume" else output
+    if target is None:
+        raise OptionError(f"a sweep needs a folder for its results: scalefit toy {action} -o DIR")
+    from toy_models.teacher_student.sweep import run_sweep
+
+    result = run_sweep(config, target, workers=workers, report=_tell)
+    if sys.stderr.isatty():
+        sys.stderr.write("\n")
+    if not result.finished:
+        sys.stderr.write(f"stopped and saved after {result.seconds:.0f} s; go on with: scalefit toy resume {target}\n")
+        raise typer.Exit(INTERRUPTED)
+    sys.stderr.write(f"{result.results} written in {result.seconds:.0f} s, {result.diverged} students diverged\n")
+    return target
+
+
+def _tell(progress: Progress) -> None:
+    """Rewrite one line on a terminal; stay silent elsewhere."""
+    if sys.stderr.isatty():
+        left = f", about {progress.left / 60:.1f} min left" if progress.left == progress.left else ""
+        sys.stderr.write(f"\r{progress.done:6.1%} after {progress.seconds:.0f} s{left}   ")
+        sys.stderr.flush()
+
+
+def _exponents(folder: str, level: float, allow_unannealed: bool) -> tuple[DepthExponent, ...]:
+    from scalefit.depth_exponents import depth_exponents, read_sweep
+
+    return depth_exponents(read_sweep(folder), level=level, allow_unannealed=allow_unannealed)
+
+
+def _longest(found: Sequence[DepthExponent]) -> list[DepthExponent]:
+    """The first entry of every condition, which is its longest horizon."""
+    return list({item.label: item for item in reversed(found)}.values())
+
+
+def _summary(folder: Path, level: float, as_json: bool) -> None:
+    """Print the exponents of a finished sweep, or why there are none."""
+    from scalefit.errors import DataError
+
+    try:
+        _answer(_exponents(str(folder), level, allow_unannealed=False), as_json)
+    except DataError as reason:
+        sys.stderr.write(f"no exponents: {reason}\n")
+        if as_json:
+            typer.echo("{}")
+
+
+def _answer(found: Sequence[DepthExponent], as_json: bool) -> None:
+    from scalefit.depth_exponents import describe, to_document
+
+    typer.echo(json.dumps(to_document(found), allow_nan=False) if as_json else describe(found))
+
+
+def _plot(folder: str, found: Sequence[DepthExponent], output: Path | None) -> None:
+    from scalefit.depth_exponents import read_sweep
+    from scalefit.plots_toy import sweep_figures
+
+    target = output or (Path(folder) if Path(folder).is_dir() else Path.cwd())
+    target.mkdir(parents=True, exist_ok=True)
+    for name, figure in sweep_figures(read_sweep(folder), found).items():
+        path = target / f"{name}.png"
+        figure.savefig(path, dpi=150)
+        sys.stderr.write(f"{path} written\n")

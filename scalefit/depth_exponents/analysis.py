@@ -1,0 +1,142 @@
+"""From a sweep's table to exponents with intervals and a verdict on convergence."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from scalefit.datasets import dataset_path, list_datasets
+from scalefit.depth_exponents.cells import CONDITION, Array, Cell, cell_warnings
+from scalefit.depth_exponents.results import DepthExponent, Estimate, LocalSlope
+from scalefit.errors import DataError
+
+__all__ = ["depth_exponents", "read_sweep"]
+
+HALF = (0.4, 0.6)
+"""A horizon between these fractions of another counts as its half."""
+
+AGREEMENT = 0.1
+"""Exponents of two horizons agree within this or two standard errors of their difference."""
+
+
+def read_sweep(path: str | Path) -> pd.DataFrame:
+    """Read the results table of a sweep: a CSV file, a folder that holds ``results.csv``, or a shipped table.
+
+    Raises
+    ------
+    DataError
+        There is no such file, or a column is missing.
+    """
+    path = Path(path)
+    if not path.exists() and str(path) in list_datasets():
+        path = dataset_path(str(path))
+    path = path / "results.csv" if path.is_dir() else path
+    if not path.is_file():
+        raise DataError(f"{path} does not exist; give a results.csv, the folder of a sweep or a shipped table")
+    table = pd.read_csv(path)
+    needed = [*CONDITION, "seed", "depth", "horizon", "annealed", "status", "loss", "teacher_depth"]
+    if missing := [name for name in needed if name not in table]:
+        raise DataError(f"{path} has no column {missing[0]!r}; a sweep's results have {', '.join(needed)}")
+    return table
+
+
+def depth_exponents(
+    table: pd.DataFrame, *, level: float = 0.95, allow_unannealed: bool = False
+) -> tuple[DepthExponent, ...]:
+    """Fit the exponents of every condition and horizon of a sweep.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As `read_sweep` gives it.
+    level : float
+        Confidence of the intervals.
+    allow_unannealed : bool
+        Accept losses of students whose rate was never annealed.
+
+    Returns
+    -------
+    tuple of DepthExponent
+        By condition, the longest horizon first.
+
+    Raises
+    ------
+    DataError
+        The table is empty, its losses are not annealed, or fewer than three depths are left.
+    """
+    if not 0 < level < 1:
+        raise DataError(f"level is {level} and must lie between 0 and 1")
+    if table.empty:
+        raise DataError("the sweep has no finished student yet; resume it first")
+    if not allow_unannealed and not table["annealed"].all():
+        raise DataError(
+            f"{int((~table['annealed']).sum())} of {len(table)} losses were measured before the rate was annealed, "
+            "and exponents from them measure the schedule; train with an annealed schedule, "
+            "or pass --allow-unannealed"
+        )
+    varying = [name for name in CONDITION[1:] if table[name].nunique(dropna=False) > 1]
+    found: list[DepthExponent] = []
+    for _, condition in table.groupby(list(CONDITION), dropna=False, sort=True):
+        shorter: dict[int, Cell] = {}
+        cells = [Cell(rows, varying) for _, rows in condition.groupby("horizon", sort=True)]
+        results = []
+        for cell in cells:
+            half = [other for horizon, other in shorter.items() if HALF[0] <= horizon / cell.horizon <= HALF[1]]
+            results.append(_describe(cell, half[-1] if half else None, level))
+            if cell.horizon:
+                shorter[cell.horizon] = cell
+        found.extend(reversed(results))
+    return tuple(found)
+
+
+def _estimate(alphas: Array, level: float) -> Estimate:
+    known = alphas[np.isfinite(alphas)]
+    n = len(known)
+    mean = float(known.mean()) if n else float("nan")
+    reach = float("nan")
+    if n > 1:
+        reach = float(stats.t.ppf((1 + level) / 2, n - 1) * known.std(ddof=1) / np.sqrt(n))
+    return Estimate(mean, (mean - reach, mean + reach), tuple(alphas.tolist()))
+
+
+def _describe(cell: Cell, half: Cell | None, level: float) -> DepthExponent:
+    logs = np.log(cell.losses)
+    slopes = tuple(
+        LocalSlope((a, b), _estimate((logs[:, j] - logs[:, j + 1]) / np.log(b / a), level))
+        for j, (a, b) in enumerate(pairwise(cell.depths))
+    )
+    shares = cell.floor_shares[np.isfinite(cell.floor_shares)]
+    share = float(shares.max()) if shares.size else float("nan")
+    converged, half_alpha = _agreement(cell, half)
+    return DepthExponent(
+        condition=cell.condition,
+        label=cell.label,
+        horizon=cell.horizon,
+        teacher_depth=cell.teacher_depth,
+        depths=cell.depths,
+        seeds=cell.seeds,
+        estimates={variant: _estimate(alphas, level) for variant, alphas in cell.alphas.items()},
+        floor_share=share,
+        local_slopes=slopes,
+        half=half_alpha,
+        converged=False if cell.rising else converged,
+        warnings=tuple(cell_warnings(cell, converged, half_alpha, share)),
+    )
+
+
+def _agreement(cell: Cell, half: Cell | None) -> tuple[bool | None, float]:
+    """Compare with the half horizon, teacher by teacher."""
+    if half is None:
+        return None, float("nan")
+    before = dict(zip(half.seeds, half.alphas["no-floor"], strict=True))
+    change = np.array(
+        [a - before[seed] for seed, a in zip(cell.seeds, cell.alphas["no-floor"], strict=True) if seed in before]
+    )
+    if not change.size:
+        return None, float("nan")
+    error = change.std(ddof=1) / np.sqrt(change.size) if change.size > 1 else 0.0
+    return bool(abs(change.mean()) <= max(AGREEMENT, 2 * error)), float(np.mean(list(before.values())))

@@ -1,0 +1,152 @@
+"""Figures of teacher-student sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from scalefit.depth_exponents import DepthExponent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["plot_exponents", "plot_loss_against_depth", "plot_paths", "plot_total_units", "sweep_figures"]
+
+COLOURS = {"tied": "#1f77b4", "independent": "#d62728"}
+MARKERS = "os^Dv<>Pp"
+
+
+def sweep_figures(table: pd.DataFrame, found: Sequence[DepthExponent]) -> dict[str, Figure]:
+    """Draw every figure that a sweep's results have something for, by file name.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Results as `scalefit.depth_exponents.read_sweep` gives them.
+    found : sequence of DepthExponent
+        Their exponents.
+    """
+    figures = {"loss_depth": plot_loss_against_depth(table, found), "paths": plot_paths(table)}
+    if table["horizon"].nunique() > 1:
+        figures["exponent_steps"] = plot_exponents(found, "horizon", "steps (each point annealed)")
+    if table["temperature"].nunique() > 1:
+        figures["exponent_temperature"] = plot_exponents(_longest(found), "temperature", "temperature")
+    if table.groupby("width")["hidden"].nunique().max() > 1:
+        figures["total_units"] = plot_total_units(table)
+    return figures
+
+
+def _panel(width: float = 5.2) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, 4.2), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _longest(found: Sequence[DepthExponent]) -> list[DepthExponent]:
+    """Keep each condition's longest horizon."""
+    best: dict[str, DepthExponent] = {}
+    for item in found:
+        if item.label not in best or item.horizon > best[item.label].horizon:
+            best[item.label] = item
+    return list(best.values())
+
+
+def _rows(table: pd.DataFrame, item: DepthExponent) -> pd.DataFrame:
+    """Rows of one condition and horizon, by seed and depth."""
+    keep = (table["horizon"] == item.horizon) & (table["status"] == "ok")
+    for name, value in item.condition.items():
+        keep &= table[name].isna() if pd.isna(value) else table[name] == value
+    return table[keep].sort_values(["seed", "depth"])
+
+
+def plot_loss_against_depth(table: pd.DataFrame, found: Sequence[DepthExponent]) -> Figure:
+    """Draw loss against depth at the longest horizon: geometric means, range over teachers, fitted power laws."""
+    figure, axes = _panel()
+    for item, marker in zip(_longest(found), cycle(MARKERS), strict=False):
+        losses = _rows(table, item).pivot(index="seed", columns="depth", values="loss")
+        depths = losses.columns.to_numpy(dtype=float)
+        centre = np.exp(np.log(losses).mean())
+        colour = COLOURS[str(item.condition["kind"])]
+        # The least-squares line in logarithms passes through the means of both logarithms.
+        line = np.exp(np.log(centre).mean() - item.alpha * (np.log(depths) - np.log(depths).mean()))
+        axes.fill_between(depths, losses.min(), losses.max(), color=colour, alpha=0.2, linewidth=0)
+        axes.plot(depths, centre, marker, color=colour, label=f"{item.label}: depth^-{item.alpha:.2f}")
+        axes.plot(depths, line, "-", color=colour, linewidth=1)
+    axes.set(xscale="log", yscale="log", xlabel="depth of the student", ylabel=_loss_name(table))
+    axes.legend(fontsize="small")
+    return figure
+
+
+def plot_exponents(found: Sequence[DepthExponent], against: str, name: str) -> Figure:
+    """Draw exponents without floor and their t intervals against the horizon or a column of the condition."""
+    figure, axes = _panel()
+    curves: dict[str, list[tuple[float, DepthExponent]]] = {}
+    for item in found:
+        x = item.horizon if against == "horizon" else item.condition[against]
+        others = [f"{k}={v:g}" for k, v in item.condition.items() if k in ("gain", "width") and k != against]
+        curves.setdefault(" ".join([str(item.condition["kind"]), *others]), []).append((float(x), item))
+    for (label, points), marker in zip(curves.items(), cycle(MARKERS), strict=False):
+        points.sort(key=lambda point: point[0])
+        alphas = np.array([item.alpha for _, item in points])
+        reach = np.array([item.interval[1] - item.alpha for _, item in points])
+        colour = COLOURS[label.split()[0]]
+        axes.errorbar(
+            [x for x, _ in points], alphas, yerr=reach, fmt=f"{marker}-", color=colour, label=label, capsize=3
+        )
+    for level in (1, 2, 3):
+        axes.axhline(level, color="0.8", linewidth=0.8, zorder=0)
+    axes.set(xscale="log", xlabel=name, ylabel="exponent of loss against depth")
+    axes.legend(fontsize="small")
+    return figure
+
+
+def plot_total_units(table: pd.DataFrame) -> Figure:
+    """Draw loss against depth at a fixed total number of hidden units, relative to the shallowest student."""
+    figure, axes = _panel()
+    last = table[(table["horizon"] == table["horizon"].max()) & (table["status"] == "ok")]
+    for kind, rows in last.groupby("kind"):
+        losses = rows.pivot(index="seed", columns="depth", values="loss")
+        relative = losses.div(losses.iloc[:, 0], axis=0)
+        depths = relative.columns.to_numpy(dtype=float)
+        axes.fill_between(depths, relative.min(), relative.max(), color=COLOURS[str(kind)], alpha=0.2, linewidth=0)
+        axes.plot(depths, relative.mean(), "o-", color=COLOURS[str(kind)], label=str(kind))
+    total = (last["depth"] * last["hidden"]).iloc[0]
+    axes.set(xscale="log", yscale="log", xlabel=f"depth, with depth x hidden units = {total}")
+    axes.set_ylabel("loss over that of the shallowest")
+    axes.legend()
+    return figure
+
+
+def plot_paths(table: pd.DataFrame) -> Figure:
+    """Draw angles between successive updates and path coherence of students, the teachers' as dashed lines."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    panels = figure.subplots(1, 2)
+    last = table[(table["horizon"] == table["horizon"].max()) & (table["status"] == "ok")]
+    names = {"angle": "angle between successive updates (degrees)", "coherence": "|sum of updates| / sum of |update|"}
+    for axes, (column, name) in zip(panels, names.items(), strict=True):
+        for kind, rows in last.groupby("kind"):
+            by_depth = rows.groupby("depth")[column]
+            colour = COLOURS[str(kind)]
+            axes.fill_between(
+                by_depth.mean().index, by_depth.min(), by_depth.max(), color=colour, alpha=0.2, linewidth=0
+            )
+            axes.plot(by_depth.mean(), "o-", color=colour, label=f"{kind}, students")
+            axes.axhline(rows[f"teacher_{column}"].mean(), color=colour, linestyle="--", label=f"{kind}, teachers")
+        axes.set(xscale="log", xlabel="depth of the student", ylabel=name)
+    panels[0].legend(fontsize="small")
+    return figure
+
+
+def _loss_name(table: pd.DataFrame) -> str:
+    objectives = set(table["objective"])
+    if objectives == {"mse"}:
+        return "mean square error of the final state"
+    return "KL divergence (nats per sample)" if objectives == {"kl"} else "loss"
