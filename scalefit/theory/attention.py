@@ -70,7 +70,7 @@ def value_output_product(value: FloatArray, output: FloatArray, n_heads: int) ->
 
 
 def published_constant(product: FloatArray, tokens: int) -> float:
-    """Return c = |W_V W_O|_F^2 / (T d), with which BHyT approximates v_2 = v_1 + m c (Byun et al. 2026).
+    """Return c = norm_F(W_V W_O)^2 / (T d), with which BHyT approximates v_2 = v_1 + m c (Byun et al. 2026).
 
     1/T is the factor P of uniform attention over all T tokens, independent of each other; a causal mask makes the
     true increment H_T times larger.

@@ -36,7 +36,7 @@ class BlockStatistics:
     increment_variance : (..., n_sites) array
         V = E mean f^2 of what the site adds.
     alignment : (..., n_sites) array
-        rho = E<x, f> / sqrt(E|x|^2 E|f|^2).
+        rho = E mean(x f) / sqrt(E mean x^2 E mean f^2).
     variance_ratio : (..., n_sites) array
         q = true / approximated mean square at the site; 1 where the norm measures its own.
     """

@@ -10,7 +10,7 @@ __all__ = ["coverage_of_kappa", "kappa_of_coverage"]
 
 
 def kappa_of_coverage(p: float) -> float:
-    """Return kappa = 1/sqrt(1 - p), for which P(|X - mu| < kappa s) >= p under any law; p = .99 gives 10."""
+    """Return kappa = 1/sqrt(1 - p), for which P(abs(X - mu) < kappa s) >= p under any law; p = .99 gives 10."""
     if not 0 <= p < 1:
         raise OptionError(f"the probability p is {p} and must lie in [0, 1), such as 0.99")
     return 1 / math.sqrt(1 - p)

@@ -63,7 +63,7 @@ def _pieces(knee: float) -> tuple[tuple[float, float], ...]:
 def three_point_law(kappa: float) -> tuple[FloatArray, FloatArray]:
     """Return values and probabilities of the law for which Chebyshev's inequality is an equality.
 
-    P(X = 0) = 1 - 1/kappa^2 and P(X = +-kappa) = 1/(2 kappa^2): mean 0, variance 1, P(|X| >= kappa) = 1/kappa^2.
+    P(X = 0) = 1 - 1/kappa^2 and P(X = +-kappa) = 1/(2 kappa^2): mean 0, variance 1, P(abs(X) >= kappa) = 1/kappa^2.
     """
     tail = 0.5 / kappa**2
     return np.array([-kappa, 0.0, kappa]), np.array([tail, 1.0 - 2.0 * tail, tail])

@@ -71,9 +71,9 @@ def scale_of_second_moment(moment: float) -> float:
 
 
 def ideal_moment_bound(lam: float, kappa: float, mean: ArrayLike) -> FloatArray:
-    """Return lambda^2 (1 + t^2) / (kappa + t)^2, which tanh^2 y <= y^2 gives for the ideal form with t = |mu|/s.
+    """Return lambda^2 (1 + t^2) / (kappa + t)^2, which tanh^2 y <= y^2 gives for the ideal form with t = abs(mu)/s.
 
-    The ideal form tanh(lambda x / (kappa s + |mu|)) divides by less than it should once the mean is large.
+    The ideal form tanh(lambda x / (kappa s + abs(mu))) divides by less than it should once the mean is large.
     """
     t = np.abs(np.asarray(mean, float))
     return np.asarray(lam**2 * (1 + t**2) / (kappa + t) ** 2)

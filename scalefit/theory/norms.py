@@ -22,20 +22,20 @@ NORM_NAMES = ("rmsnorm", "lns", "peri", "dyt", "bhyt", "bhyt-exact", "bhyt-ideal
 class Norm:
     """One normalisation with gain 1 and no epsilon.
 
-    ============  =====================================  ==========================================
-    name          n(x)                                   second moment of n(x)
-    ============  =====================================  ==========================================
-    rmsnorm       x / rms(x)                             1
-    lns           rmsnorm(x) / sqrt(l)                   1 / l
-    peri          rmsnorm(x), sublayer output too        1, and increments of exactly 1
-    dyt           tanh(alpha x)                          E tanh^2(alpha x), grows with the stream
-    bhyt          tanh(a x / r), r approximated          at most q a^2, q = true / approximated r^2
-    bhyt-exact    tanh(a x / rms(x))                     at most a^2
-    bhyt-ideal    tanh(lambda x / (kappa s + |mu|))      at most lambda^2 (1 + t^2) / (kappa + t)^2
-    control       a rmsnorm(x)                           a^2
-    ============  =====================================  ==========================================
+    ============  ========================================  ==========================================
+    name          n(x)                                      second moment of n(x)
+    ============  ========================================  ==========================================
+    rmsnorm       x / rms(x)                                1
+    lns           rmsnorm(x) / sqrt(l)                      1 / l
+    peri          rmsnorm(x), sublayer output too           1, and increments of exactly 1
+    dyt           tanh(alpha x)                             E tanh^2(alpha x), grows with the stream
+    bhyt          tanh(a x / r), r approximated             at most q a^2, q = true / approximated r^2
+    bhyt-exact    tanh(a x / rms(x))                        at most a^2
+    bhyt-ideal    tanh(lambda x / (kappa s + abs(mu)))      at most lambda^2 (1 + t^2) / (kappa + t)^2
+    control       a rmsnorm(x)                              a^2
+    ============  ========================================  ==========================================
 
-    Statistics are taken over the features of one token; a = lambda / kappa, t = |mu| / s.
+    Statistics are taken over the features of one token; a = lambda / kappa, t = abs(mu) / s.
 
     Attributes
     ----------

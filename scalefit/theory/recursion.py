@@ -51,7 +51,7 @@ def norm_path(
 ) -> BlockStatistics:
     """Return the stream of `depth` one-sublayer blocks under a norm, by recursion (1) with V_l = gain m_l.
 
-    `mean` is |mu| / s of the embedding; the mean itself stays constant because the weights have mean zero. Peri-LN's
+    `mean` is abs(mu) / s of the embedding; the mean itself stays constant because the weights have mean zero. Peri-LN's
     increments are 1 whatever the gain.
     """
     validate_depth(depth)

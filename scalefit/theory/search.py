@@ -97,7 +97,7 @@ def _draw_moment(dropped: str | None, rng: np.random.Generator, n: int, deepest:
     ratio = (rng.uniform(1, 8, n) if dropped == "condition" else share) / np.sqrt(depth)
     kappa, mean = 10 ** rng.uniform(0, 1.5, n), rng.uniform(0, 3, n)
     q = rng.uniform(1, 100, n) if dropped == "second-site" else np.ones(n)
-    # exact: tanh(a x / rms x) on a token with mean t s; ideal: tanh(lambda x / (kappa s + |mu|)), lambda = a kappa
+    # exact: tanh(a x / rms x) on a token with mean t s; ideal: tanh(lambda x / (kappa s + abs(mu))), lambda = a kappa
     slope = ratio * kappa / (kappa + mean) if dropped == "mean" else ratio * np.sqrt(q / (1 + mean**2))
     moment = tanh_second_moment(slope, mean)
     return {"depth": depth, "ratio": ratio, "kappa": kappa, "mean": mean, "q": q, "moment": moment}

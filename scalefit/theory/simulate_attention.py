@@ -26,7 +26,7 @@ WIDTH, HEADS, KV_HEADS = 64, 4, 2
 def measured_over_published(
     tokens: int, *, causal: bool, correlation: float = 0.0, n_seeds: int = 128, seed: int = 0
 ) -> FloatArray:
-    """Return attention's output variance over m |W_V W_O|^2 / (T d), one estimate a seed.
+    """Return attention's output variance over m norm_F(W_V W_O)^2 / (T d), one estimate a seed.
 
     Uniform attention, grouped-query weights drawn anew for each seed, eight sequences through each, whose tokens have
     pairwise correlation `correlation` and pass through BHyT (lambda 1, kappa 10). Theory: T (r + (1 - r) P).

@@ -137,7 +137,7 @@ def worst(verdicts: list[Verdict]) -> Verdict:
 
 
 def judge_equality(predicted: float, estimated: float, *, rtol: float) -> Judgement:
-    """Judge two deterministic numbers: HOLDS if |estimated - predicted| <= rtol |predicted|."""
+    """Judge two deterministic numbers: HOLDS if abs(estimated - predicted) <= rtol abs(predicted)."""
     same = abs(estimated - predicted) <= rtol * abs(predicted)
     return Judgement(Verdict.HOLDS if same else Verdict.VIOLATED, float(predicted), float(estimated))
 

@@ -30,7 +30,7 @@ class BoundSetting:
     norm : str
         The bounded norm: bhyt-exact, bhyt-ideal or control.
     mean : float
-        |mu| / s of the embedding.
+        abs(mu) / s of the embedding.
     alignment : float
         rho of both streams.
     lns_power : float
