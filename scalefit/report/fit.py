@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from scalefit.estimates import NOISE_FREE
 from scalefit.fit_file import fit_document
 from scalefit.fitting import Fit, FitStatus
 from scalefit.identifiability import Verdict
@@ -36,16 +38,20 @@ def fit_report(fit: Fit) -> RenderableType:
         Text.assemble((fit.status.value, _COLOURS[fit.status]), f": {fit.status.sentence}"),
         _certificate_line(fit),
         _residual_line(document),
-        Text(""),
-        table(
-            ["largest residuals", "observed", "predicted", "residual"],
-            [
-                [r["row"], number(r["observed"]), number(r["predicted"]), f"{r['residual']:+.4f}"]
-                for r in document["residuals"]["largest"]
-            ],
-        ),
+        *_largest_residuals(document),
         *([Text(""), remarks(fit.warnings)] if fit.warnings else []),
     )
+
+
+def _largest_residuals(document: dict[str, Any]) -> list[RenderableType]:
+    """The rows the law fits worst; nothing where it passes through all of them."""
+    if document["residuals"]["rms"] < NOISE_FREE:
+        return []
+    rows = [
+        [r["row"], number(r["observed"]), number(r["predicted"]), f"{r['residual']:+.4f}"]
+        for r in document["residuals"]["largest"]
+    ]
+    return [Text(""), table(["largest residuals", "observed", "predicted", "residual"], rows)]
 
 
 def _law_text(fit: Fit) -> str:
@@ -95,11 +101,11 @@ def _certificate_line(fit: Fit) -> Text:
     )
 
 
-def _residual_line(document: dict[str, object]) -> Text:
-    residuals, objective = document["residuals"], document["objective"]
-    assert isinstance(residuals, dict)
-    assert isinstance(objective, dict)
+def _residual_line(document: dict[str, Any]) -> Text:
+    residuals = document["residuals"]
+    if residuals["rms"] < NOISE_FREE:
+        return Text("the law passes through every row: the table holds no noise")
     return Text(
-        f"objective {objective['value']:.5g}; residuals in {residuals['unit']}: "
+        f"objective {document['objective']['value']:.5g}; residuals in {residuals['unit']}: "
         f"root mean square {number(residuals['rms'], 3)}, median size {number(residuals['median_absolute'], 3)}"
     )

@@ -13,15 +13,9 @@ from rich.text import Text
 
 from scalefit.errors import ScalefitWarning
 
-__all__ = ["console", "number", "remarks", "render", "table"]
+__all__ = ["number", "remarks", "render", "table"]
 
 WIDTH = 100
-
-
-def console(stderr: bool = False) -> Console:
-    """Return the console to print on: colours on a terminal only, and a fixed width elsewhere."""
-    plain = Console(stderr=stderr, highlight=False, soft_wrap=False)
-    return plain if plain.is_terminal else Console(stderr=stderr, highlight=False, width=WIDTH, no_color=True)
 
 
 def render(content: RenderableType, width: int = WIDTH) -> str:
