@@ -8,7 +8,9 @@ right side grows with v, V and rho. Derivation: docs/theory/bhyt-bound.md; it is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +115,7 @@ def compare(bhyt: BlockStatistics, lns: BlockStatistics, *, ratio: float) -> Bou
 
 
 def check_measured(
-    bhyt: BlockStatistics | dict[str, object], lns: BlockStatistics | dict[str, object], *, ratio: float
+    bhyt: BlockStatistics | Mapping[str, Any], lns: BlockStatistics | Mapping[str, Any], *, ratio: float
 ) -> BoundComparison:
     """Check the bound on measured models, whose arrays a monitor yields as mappings.
 
@@ -149,12 +151,15 @@ def _assumptions(bhyt: BlockStatistics, lns: BlockStatistics, ratio: float) -> t
     """Measure each assumption: the first block at which it is broken beyond noise, or that it holds."""
     block, depth = bhyt.block, int(bhyt.block[-1])
     tolerance = 1 / (ratio**2 * depth)
+    bound = bhyt.variance_ratio * ratio**2
     slack = ROUNDING * np.abs(lns.gain)
     listed = [
+        ("output", "m of BHyT is at most q a^2 (gain 1, lambda as stated)", bound - bhyt.second_moment, block),
+        ("lns-output", "m of LNS is 1/l or more (to 1 %, for its epsilon)", lns.second_moment - 0.99 / block, block),
         ("start", "v_1 of BHyT is not larger", (lns.variance - bhyt.variance)[..., :1], block[:1]),
         ("gain", "gains V/m of BHyT are not larger", lns.gain - bhyt.gain + slack, block),
-        ("alignment-sign", "rho of LNS is not negative", lns.alignment + ROUNDING, block),
-        ("alignment-order", "rho of BHyT is not above that of LNS", lns.alignment - bhyt.alignment + ROUNDING, block),
+        ("alignment-sign", "rho of LNS is not negative", lns.alignment, block),
+        ("alignment-order", "rho of BHyT is not above that of LNS", lns.alignment - bhyt.alignment, block),
         ("second-site", "true over approximated variance q <= 1/(a^2 L)", tolerance - bhyt.variance_ratio, block),
     ]
     holds = condition_holds(ratio, depth)

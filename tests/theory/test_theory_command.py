@@ -133,6 +133,8 @@ def test_ideal_form_with_a_mean_is_violated_inside_the_condition():
     results = check_bhyt_bound(setting).run(Sampling(n_seeds=8))
     assert results[0].verdict is Verdict.VIOLATED
     assert results[0].assumptions[0].holds
+    broken = {each.name: each.layer for each in results[0].assumptions if each.holds is False}
+    assert broken == {"output": 1}
 
 
 def test_figures_are_written_and_reproducible(tmp_path):

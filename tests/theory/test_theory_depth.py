@@ -178,6 +178,7 @@ def test_measured_arrays_of_a_model_that_obeys():
         ({"start": 2.0}, 0.1, {"start"}),
         ({"q": 40.0}, 0.1, {"second-site"}),
         ({}, 0.5, {"condition"}),
+        ({}, 0.09, {"output"}),  # a trained gain: m = .0098 > .09^2
     ],
 )
 def test_broken_assumptions_are_named(changes, ratio, broken):
@@ -215,6 +216,35 @@ def test_wrong_measurements_are_refused(changes, words):
     arrays_ = {key: value for key, value in (measured(1 / SITES) | changes).items() if value is not None}
     with pytest.raises(DataError, match=words):
         check_measured(arrays_, measured(1 / SITES), ratio=0.1)
+
+
+def test_sampled_assumptions_are_judged_beyond_their_noise():
+    noise = 1e-4 * np.random.default_rng(0).standard_normal((16, 16))
+    pair = []
+    for m, rho in ((np.full(16, 0.0098), 0.0), (1 / SITES, 0.0)):
+        facts = measured(m)
+        pair.append(
+            BlockStatistics.from_mapping(
+                {
+                    name: np.tile(facts[name], (16, 1)) if name != "block" else facts[name]
+                    for name in facts
+                    if name != "site"
+                }
+                | {"alignment": rho + noise}
+            )
+        )
+    comparison = compare(*pair, ratio=0.1)
+    assert comparison.variances.n_samples == 16
+    assert comparison.assumptions_hold  # rho of LNS is negative in half the seeds, by noise
+    few = compare(
+        *(
+            BlockStatistics(s.block, s.variance[:3], s.second_moment[:3], s.increment_variance[:3], s.alignment[:3])
+            for s in pair
+        ),
+        ratio=0.1,
+    )
+    assert few.verdict is Verdict.INCONCLUSIVE
+    assert {a.holds for a in few.assumptions[1:]} == {None}
 
 
 def test_different_sites_are_refused():
