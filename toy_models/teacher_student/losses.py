@@ -76,6 +76,14 @@ class HeadLoss:
         log_ratio = log_p - log_q.view(-1, *log_p.shape)
         return log_ratio.mul_(log_p.exp()).sum(2).view(len(output), -1)
 
+    def second_order(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Half the variance, under the teacher's softmax, of the difference of logits; (count, samples)."""
+        goal = torch.bmm(self._target_head, target)
+        p = goal.softmax(1)
+        delta = self._logits(output).view(-1, *goal.shape) - goal
+        delta = delta - (p * delta).sum(2, keepdim=True)
+        return (p * delta.square()).sum(2).view(len(output), -1) / 2
+
     def gradient(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """With logits H y / T: d_logits = (q - p) / (T samples), d_y = H^T d_logits, d_H = d_logits y^T."""
         p = torch.bmm(self._target_head, target).softmax(1)

@@ -66,7 +66,7 @@ _ALL = (
     replace(
         _LAPTOP,
         name="equal-displacement",
-        teachers=(Teacher("tied", 0.11), Teacher("independent", 1.0)),
+        teachers=(Teacher("tied", 0.118), Teacher("independent", 1.0)),
         horizons=(0.5, 0.25),
     ),
     replace(_LAPTOP, name="untrained", steps=0, depths=(2, 4, 8, 16), horizons=(1.0,), samples=None),
