@@ -45,10 +45,10 @@ def plot_variance_against_depth(tables: NormTables) -> Figure:
     for norm in tables.norms:
         _draw_start(start, tables, norm)
         _draw_trained(trained, tables, norm)
-    start.set_title("at the start: measured (points), recursion (lines)")
+    start.set_title("at the start: points measured, lines predicted", fontsize="medium")
     start.set_ylabel("variance of the residual stream")
     steps = int(tables.runs["steps"].max())
-    trained.set_title(f"after {steps} steps: median over tokens, range of seeds")
+    trained.set_title(f"after {steps} steps: median over tokens, range of seeds", fontsize="medium")
     for axes in (start, trained):
         axes.set_yscale("log")
         axes.set_xlabel("completed blocks")

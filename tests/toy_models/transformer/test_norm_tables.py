@@ -149,40 +149,45 @@ def test_file_names_are_those_of_the_experiment() -> None:
     assert {f"norm_experiment_{name}.csv" for name in ("layers", "runs", "timings")} == set(FILES.values())
 
 
-class TestShippedTables:
-    """The statements that the guide makes about our own run."""
+# The statements that the guide makes about our own run.
 
-    @pytest.fixture(scope="class")
-    def shipped(self) -> NormTables:
-        return NormTables.shipped()
 
-    def test_eight_norms_three_seeds(self, shipped: NormTables) -> None:
-        assert shipped.norms == tuple(NORMS)
-        assert (shipped.runs.groupby("norm").size() == 3).all()
-        assert (shipped.runs["status"] == "trained").all()
-        assert len(shipped.layers) == 8 * 3 * 2 * 48
+@pytest.fixture(scope="module")
+def shipped() -> NormTables:
+    return NormTables.shipped()
 
-    def test_growth_is_ordered_for_every_seed(self, shipped: NormTables) -> None:
-        """RMSNorm and Peri-LN most, LayerNorm Scaling less, BHyT least."""
-        end = {row.norm: row for row in summarise(shipped).norms}
-        for stage in ("start", "trained"):
-            for seed in range(3):
-                value = {norm: getattr(row, stage)[seed] for norm, row in end.items()}
-                assert min(value["rmsnorm"], value["peri"]) > value["lns"] > value["bhyt"]
 
-    def test_bound_holds_at_the_start(self, shipped: NormTables) -> None:
-        for norm in ("bhyt-exact", "control"):
-            for seed in range(3):
-                comparison = compare_with_lns(shipped, norm, "start", seed)
-                assert comparison.condition
-                assert str(comparison.increments.verdict) == "HOLDS"
-                assert str(comparison.verdict) == "HOLDS"
+def test_shipped_eight_norms_three_seeds(shipped: NormTables) -> None:
+    assert shipped.norms == tuple(NORMS)
+    assert (shipped.runs.groupby("norm").size() == 3).all()
+    assert (shipped.runs["status"] == "trained").all()
+    assert len(shipped.layers) == 8 * 3 * 2 * 48
 
-    def test_prediction_of_the_start(self, shipped: NormTables) -> None:
-        """Three seeds of 48 increments: the scatter of a sum of random matrices' gains, some per cent."""
-        for norm in shipped.norms:
-            measured, predicted = shipped.path(norm, "start").mean(axis=0), predicted_start(shipped, norm)
-            np.testing.assert_allclose(predicted[[0, -1]], measured[[0, -1]], rtol=0.15, err_msg=norm)
 
-    def test_timings_are_shipped_too(self) -> None:
-        assert len(read_table("norm_experiment_timings")) == 24
+def test_shipped_growth_is_ordered_for_every_seed(shipped: NormTables) -> None:
+    """RMSNorm and Peri-LN most, LayerNorm Scaling less, BHyT least."""
+    end = {row.norm: row for row in summarise(shipped).norms}
+    for stage in ("start", "trained"):
+        for seed in range(3):
+            value = {norm: getattr(row, stage)[seed] for norm, row in end.items()}
+            assert min(value["rmsnorm"], value["peri"]) > value["lns"] > value["bhyt"]
+
+
+def test_shipped_bound_holds_at_the_start(shipped: NormTables) -> None:
+    for norm in ("bhyt-exact", "control"):
+        for seed in range(3):
+            comparison = compare_with_lns(shipped, norm, "start", seed)
+            assert comparison.condition
+            assert str(comparison.increments.verdict) == "HOLDS"
+            assert str(comparison.verdict) == "HOLDS"
+
+
+def test_shipped_prediction_of_the_start(shipped: NormTables) -> None:
+    """Three seeds of 48 increments: the scatter of a sum of random matrices' gains, some per cent."""
+    for norm in shipped.norms:
+        measured, predicted = shipped.path(norm, "start").mean(axis=0), predicted_start(shipped, norm)
+        np.testing.assert_allclose(predicted[[0, -1]], measured[[0, -1]], rtol=0.15, err_msg=norm)
+
+
+def test_shipped_timings() -> None:
+    assert len(read_table("norm_experiment_timings")) == 24
