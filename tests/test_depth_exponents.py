@@ -1,0 +1,216 @@
+"""Exponents of sweep tables against known laws; intervals, verdicts, refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from scalefit.depth_exponents import (
+    DepthExponent,
+    depth_exponents,
+    describe,
+    finite_teacher_factor,
+    read_sweep,
+    to_document,
+)
+from scalefit.errors import DataError
+
+DEPTHS = (2, 3, 4, 6, 8, 12)
+
+
+def sweep(law, *, seeds=4, horizons=(1000,), depths=DEPTHS, kind="tied", **columns) -> pd.DataFrame:
+    """A table with loss = law(depth, seed, horizon)."""
+    rows = [
+        {
+            "kind": kind, "gain": 1.0, "width": 16, "objective": "mse", "temperature": np.nan, "integrator": "euler",
+            "target": "teacher", "seed": seed, "depth": depth, "horizon": horizon, "annealed": True, "status": "ok",
+            "loss": law(depth, seed, horizon), "teacher_depth": 64, **columns,
+        }
+        for horizon in horizons for seed in range(seeds) for depth in depths
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def codes(found: DepthExponent) -> set[str]:
+    return {warning.code for warning in found.warnings}
+
+
+def test_a_power_law_is_found_by_every_variant() -> None:
+    (found,) = depth_exponents(sweep(lambda d, s, _h: 0.3 * (1 + s) * d**-1.7))
+    # Solver tolerance, noiseless.
+    assert found.alpha == pytest.approx(1.7, abs=1e-6)
+    assert found.estimates["floor"].alpha == pytest.approx(1.7, abs=1e-4)
+    assert found.floor_share == pytest.approx(0, abs=1e-4)
+    assert [slope.estimate.alpha for slope in found.local_slopes] == pytest.approx([1.7] * 5)
+
+
+def test_a_floor_is_found_with_its_share() -> None:
+    (found,) = depth_exponents(sweep(lambda d, *_: 0.3 * d**-2.0 + 0.001))
+    assert found.estimates["floor"].alpha == pytest.approx(2.0, abs=1e-4)
+    assert found.floor_share == pytest.approx(0.001 / (0.3 / 144 + 0.001), rel=1e-4)
+    assert found.alpha < 1.9
+
+
+@pytest.mark.parametrize(("power", "reading"), [(1, 1.10), (2, 2.19)])
+def test_a_finite_teacher_is_seen_through_its_covariate(power: int, reading: float) -> None:
+    (found,) = depth_exponents(sweep(lambda d, *_: 0.1 * (1 / d - 1 / 64) ** power))
+    assert found.estimates["finite-teacher"].alpha == pytest.approx(power, abs=1e-6)
+    assert found.alpha == pytest.approx(reading, abs=0.005)
+    assert found.alpha == pytest.approx(power * finite_teacher_factor(DEPTHS, 64), abs=1e-6)
+
+
+def test_the_published_range_of_depths_reads_1_19_and_2_39() -> None:
+    factor = finite_teacher_factor((6, 12, 16, 24, 32, 48), 128)
+    assert (factor, 2 * factor) == pytest.approx((1.195, 2.39), abs=0.006)
+
+
+def test_intervals_are_t_intervals_over_teachers() -> None:
+    alphas = np.array([1.8, 2.0, 2.1, 2.3])
+    (found,) = depth_exponents(sweep(lambda d, s, _h: d ** -alphas[s]), level=0.9)
+    reach = stats.t.ppf(0.95, 3) * stats.sem(alphas)
+    assert found.alpha == pytest.approx(alphas.mean(), abs=1e-6)
+    assert found.interval == pytest.approx((alphas.mean() - reach, alphas.mean() + reach), abs=1e-6)
+    assert found.estimates["no-floor"].per_teacher == pytest.approx(alphas, abs=1e-6)
+
+
+def coverage(noise_between: float, noise_within: float, replicates: int) -> int:
+    """Number of 95 % intervals that hold the true exponent, with four teachers each."""
+    rng, hits = np.random.default_rng(8), 0
+    for _ in range(replicates):
+        alphas = 1.5 + noise_between * rng.standard_normal(4)
+        noise = np.exp(noise_within * rng.standard_normal((4, 13)))
+        (found,) = depth_exponents(sweep(lambda d, s, _h, a=alphas, n=noise: n[s, d] * d ** -a[s], depths=(2, 4, 8)))
+        hits += found.interval[0] <= 1.5 <= found.interval[1]
+    return hits
+
+
+@pytest.mark.slow
+def test_intervals_cover_the_truth() -> None:
+    hits = coverage(0.05, 0.02, 200)
+    assert stats.binomtest(hits, 200, 0.95).pvalue > 0.01
+
+
+def test_half_the_steps_decide_on_convergence() -> None:
+    def law(moved: float):
+        return lambda d, _s, h: d ** -(2.0 if h == 1000 else 2.0 - moved)
+
+    settled, *_ = depth_exponents(sweep(law(0.05), horizons=(1000, 500, 100)))
+    moving, *shorter = depth_exponents(sweep(law(0.4), horizons=(1000, 500, 100)))
+    assert settled.converged is True
+    assert moving.converged is False
+    assert moving.half == pytest.approx(1.6, abs=1e-6)
+    assert "not-converged" in codes(moving)
+    assert [item.horizon for item in shorter] == [500, 100]
+    assert {item.converged for item in shorter} == {None}
+
+
+def test_noisy_teachers_widen_what_counts_as_agreement() -> None:
+    moved = np.array([0.9, -0.5, 0.7, -0.3])
+    found, _ = depth_exponents(sweep(lambda d, s, h: d ** -(2 - (h == 500) * moved[s]), horizons=(1000, 500)))
+    assert abs(moved.mean()) > 0.1
+    assert found.converged is True
+
+
+def test_without_a_half_horizon_convergence_is_unknown() -> None:
+    (found,) = depth_exponents(sweep(lambda d, *_: d**-2.0))
+    assert found.converged is None
+    assert "convergence-unknown" in codes(found)
+
+
+def test_a_reversed_tail_is_refused_a_floor_and_never_converged() -> None:
+    def law(d: int, *_: int) -> float:
+        return d**-1.0 if d < 12 else 0.2
+
+    found, _ = depth_exponents(sweep(law, horizons=(1000, 500)))
+    assert "tail-reversed" in codes(found)
+    assert found.converged is False
+    assert np.isnan(found.estimates["floor"].alpha)
+
+
+def test_a_floor_that_explains_the_losses_is_pointed_out() -> None:
+    (found,) = depth_exponents(sweep(lambda d, *_: 0.01 * d**-3.0 + 0.001))
+    assert "floor-takes-over" in codes(found)
+
+
+def test_deep_students_of_a_shallow_teacher_are_pointed_out_with_the_bias() -> None:
+    (found,) = depth_exponents(sweep(lambda d, *_: 1 / d - 1 / 16, teacher_depth=16))
+    (warning,) = [w for w in found.warnings if w.code == "students-near-teacher"]
+    assert warning.numbers["factor"] == pytest.approx(found.alpha, abs=1e-6)
+    (flow,) = depth_exponents(sweep(lambda d, *_: d**-2.0, teacher_depth=16, target="flow"))
+    assert "students-near-teacher" not in codes(flow)
+    assert np.isnan(flow.estimates["finite-teacher"].alpha)
+
+
+def test_diverged_students_are_left_out_and_counted() -> None:
+    table = sweep(lambda d, *_: d**-2.0)
+    hurt = (table["seed"] == 1) & (table["depth"] == 12)
+    table.loc[hurt, ["status", "loss"]] = ["diverged", np.nan]
+    (found,) = depth_exponents(table)
+    assert found.alpha == pytest.approx(2, abs=1e-6)
+    assert "diverged-students" in codes(found)
+
+
+def test_one_teacher_has_no_interval() -> None:
+    (found,) = depth_exponents(sweep(lambda d, *_: d**-2.0, seeds=1))
+    assert np.isnan(found.interval).all()
+    assert "one-teacher" in codes(found)
+
+
+def test_conditions_are_told_apart_by_what_varies() -> None:
+    table = pd.concat([sweep(lambda d, _s, _h, t=t: d**-t, temperature=t, objective="kl") for t in (1.0, 2.0)])
+    found = depth_exponents(table)
+    assert [item.label for item in found] == ["tied temperature=1", "tied temperature=2"]
+    assert [item.alpha for item in found] == pytest.approx([1, 2], abs=1e-6)
+
+
+def test_the_document_has_its_promised_keys() -> None:
+    table = sweep(lambda d, *_: d**-2.0, horizons=(1000, 500))
+    document = to_document(depth_exponents(table))
+    entry = document["tied"]
+    assert entry["alpha"] == pytest.approx(2, abs=1e-6)
+    assert entry["converged"] is True
+    assert [item["horizon"] for item in entry["horizons"]] == [1000, 500]
+    text = describe(depth_exponents(table))
+    assert "1000 steps: alpha 2.00 [2.00, 2.00]  converged" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"annealed": False}, "24 of 24 losses were measured before the rate was annealed"),
+        ({"status": "diverged"}, "no teacher has 3 depths with a loss"),
+    ],
+)
+def test_tables_that_cannot_answer_are_refused(change: dict[str, object], sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        depth_exponents(sweep(lambda d, *_: d**-2.0).assign(**change))
+
+
+def test_unannealed_losses_can_be_asked_for() -> None:
+    (found,) = depth_exponents(sweep(lambda d, *_: d**-2.0).assign(annealed=False), allow_unannealed=True)
+    assert found.alpha == pytest.approx(2, abs=1e-6)
+
+
+def test_two_depths_are_too_few() -> None:
+    with pytest.raises(DataError, match=r"depths are \[2, 4\].*needs 3 or more"):
+        depth_exponents(sweep(lambda d, *_: d**-2.0, depths=(2, 4)))
+
+
+def test_empty_tables_and_levels_are_named() -> None:
+    table = sweep(lambda d, *_: d**-2.0)
+    with pytest.raises(DataError, match="no finished student"):
+        depth_exponents(table.iloc[:0])
+    with pytest.raises(DataError, match="level is 95"):
+        depth_exponents(table, level=95)
+
+
+def test_reading_names_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist"):
+        read_sweep(tmp_path / "nowhere")
+    sweep(lambda d, *_: d**-2.0).drop(columns="seed").to_csv(tmp_path / "results.csv", index=False)
+    with pytest.raises(DataError, match="no column 'seed'"):
+        read_sweep(tmp_path)
