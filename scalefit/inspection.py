@@ -133,11 +133,9 @@ def inspect_runs(runs: Runs) -> Inspection:
     names = [name for name in DESIGN if name in runs]
     columns = tuple(_column(name, runs[name]) for name in (*names, "loss"))
     levels = {column.name: column.levels for column in columns}
-    correlations = tuple(
-        Correlation(a, b, value)
-        for a, b in combinations(names, 2)
-        if (value := _log_correlation(runs[a], runs[b])) is not None
-    )
+    logs = {name: _log(runs[name]) for name in names}
+    pairs = ((a, b, _correlation(logs[a], logs[b])) for a, b in combinations(names, 2))
+    correlations = tuple(Correlation(a, b, value) for a, b, value in pairs if value is not None)
     shapes = None
     if "width" in names and "depth" in names:
         shapes = len(np.unique(_hashes([runs["width"], runs["depth"]])))
@@ -159,15 +157,26 @@ def _column(name: str, values: FloatArray) -> ColumnDesign:
     if not len(finite):
         return ColumnDesign(name, 0, float("nan"), float("nan"), float("nan"))
     low, high = float(finite.min()), float(finite.max())
-    return ColumnDesign(
-        name, len(np.unique(finite)), low, high, float(np.log10(high / low)) if low > 0 else float("nan")
-    )
+    decades = float(np.log10(high / low)) if low > 0 else float("nan")
+    return ColumnDesign(name, _levels(finite), low, high, decades)
 
 
-def _log_correlation(a: FloatArray, b: FloatArray) -> float | None:
-    """Correlation of ln a and ln b over rows where both are positive; None where one does not vary."""
-    known = (a > 0) & (b > 0)
-    x, y = np.log(a[known]), np.log(b[known])
+def _levels(values: FloatArray) -> int:
+    """Number of distinct values."""
+    ordered = np.sort(values)
+    return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
+
+
+def _log(values: FloatArray) -> FloatArray:
+    """Natural logarithm, NaN where there is none."""
+    return np.asarray(np.log(values, out=np.full(len(values), np.nan), where=values > 0))
+
+
+def _correlation(x: FloatArray, y: FloatArray) -> float | None:
+    """Correlation over rows where both are known; None where one does not vary."""
+    known = ~np.isnan(x + y)
+    if not known.all():
+        x, y = x[known], y[known]
     if len(x) < 2:
         return None
     x, y = x - x.mean(), y - y.mean()
@@ -196,27 +205,33 @@ def _hashes(columns: Sequence[FloatArray]) -> NDArray[np.uint64]:
     return mixed
 
 
+def _repeats(hashes: NDArray[np.uint64]) -> int:
+    """How many entries equal an earlier one; sorting without indices is many times faster than with them."""
+    ordered = np.sort(hashes)
+    return int(np.count_nonzero(ordered[1:] == ordered[:-1]))
+
+
 def _repetitions(runs: Runs, design: Sequence[str]) -> Repetitions:
     """Count duplicates, and pool the variance of ln loss over settings that occur more than once."""
     every = [runs[name] for name in runs.columns]
     if runs.has_runs and "run" not in runs:
         every.append(runs.run_ids.astype(np.float64))
-    _, first = np.unique(_hashes(every), return_index=True)
-    duplicates = len(runs) - len(first)
+    rows = _hashes(every)
+    repeated = _repeats(rows)
+    first = np.unique(rows, return_index=True)[1] if repeated else np.arange(len(runs))
     # Without tokens or compute, rows of one run differ in how far they were trained.
     if not design or (len(first) > runs.n_runs and not {"tokens", "flops"} & set(design)):
-        return Repetitions(duplicates, 0, None, 0)
-    loss = runs["loss"][first]
-    usable = loss > 0
-    settings = _hashes([runs[name][first] for name in design])[usable]
-    _, group, counts = np.unique(settings, return_inverse=True, return_counts=True)
-    degrees = int((counts - 1).sum())
+        return Repetitions(repeated, 0, None, 0)
+    first = first[runs["loss"][first] > 0]
+    settings = _hashes([runs[name][first] for name in design])
+    degrees = _repeats(settings)
     if degrees == 0:
-        return Repetitions(duplicates, 0, None, 0)
-    y = np.log(loss[usable])
+        return Repetitions(repeated, 0, None, 0)
+    _, group, counts = np.unique(settings, return_inverse=True, return_counts=True)
+    y = np.log(runs["loss"][first])
     residual = y - (np.bincount(group, weights=y) / counts)[group]
     noise = float(np.sqrt(residual @ residual / degrees))
-    return Repetitions(duplicates, int((counts > 1).sum()), noise, degrees)
+    return Repetitions(repeated, int((counts > 1).sum()), noise, degrees)
 
 
 def _outlook(law: str, runs: Runs, levels: dict[str, int], correlations: Sequence[Correlation]) -> LawOutlook:

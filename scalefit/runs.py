@@ -16,7 +16,7 @@ from scalefit.expressions import did_you_mean, evaluate_condition
 from scalefit.ingest import ReadOptions, read_table
 from scalefit.ingest.memory import table_from_columns
 from scalefit.ingest.table import Dropped, FloatArray, IntArray, Origin, Selection, Table, frozen
-from scalefit.ingest.tidy import show_number, write_csv
+from scalefit.ingest.tidy import show_number, write_csv, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -269,8 +269,7 @@ class Runs:
         """
         wanted = list(dict.fromkeys([*names, "loss"]))
         values = {name: self[name] for name in wanted}
-        for name, column in values.items():
-            self._require_positive(name, column)
+        self.require_positive(wanted)
         known = np.logical_and.reduce([np.isfinite(column) for column in values.values()])
         if known.all():
             return self
@@ -282,13 +281,19 @@ class Runs:
         ]
         return Runs(self.table.keep(known, reasons))
 
+    def require_positive(self, names: Sequence[str]) -> None:
+        """Raise `DataError` for the first value of these columns that is zero or negative."""
+        for name in names:
+            self._require_positive(name, self[name])
+
     def _require_positive(self, name: str, column: FloatArray) -> None:
         wrong = np.flatnonzero(column <= 0)
         if not len(wrong):
             return
+        shown = repr(float(column[wrong[0]])) if name == "loss" else show_number(column[wrong[0]])
         more = f" (and {len(wrong) - 1} more rows)" if len(wrong) > 1 else ""
         raise DataError(
-            f"{self.row_name(int(wrong[0]))}: {name} is {show_number(column[wrong[0]])} and must be positive"
+            f"{self.row_name(int(wrong[0]))}: {name} is {shown} and must be positive"
             f"{more}; correct it or drop it with --where '{name} > 0'"
         )
 
@@ -308,8 +313,12 @@ class Runs:
         return pd.DataFrame({**texts, **self.table.columns})
 
     def to_csv(self, path: str | Path) -> None:
-        """Write the tidy form, which reads back to the same numbers bit for bit."""
+        """Write the tidy CSV, which reads back to the same numbers bit for bit."""
         Path(path).write_text(write_csv(self.table), encoding="utf-8", newline="")
+
+    def to_json(self, path: str | Path) -> None:
+        """Write the tidy JSON document, which reads back to the same numbers bit for bit."""
+        Path(path).write_text(write_json(self.table), encoding="utf-8", newline="")
 
 
 def _largest_of_each(groups: IntArray, values: FloatArray) -> IntArray:

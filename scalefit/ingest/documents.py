@@ -13,11 +13,9 @@ from scalefit.errors import DataError
 from scalefit.ingest.grid import Grid, cells_of, simple_places
 from scalefit.ingest.source import Source, decode
 from scalefit.ingest.table import Dropped, Places, frozen
+from scalefit.ingest.tidy import OWN_FORMAT
 
-__all__ = ["OWN_FORMAT", "read_document", "read_lines"]
-
-OWN_FORMAT = "scalefit-runs"
-"""Value of "format" in this package's own JSON document."""
+__all__ = ["read_document", "read_lines"]
 
 _MAX_DEPTH = 8
 

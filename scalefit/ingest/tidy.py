@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 
 from scalefit.ingest.table import Table
 
-__all__ = ["OWN_MARK", "protect", "show_number", "unprotect", "write_csv"]
+__all__ = ["OWN_FORMAT", "OWN_MARK", "protect", "show_number", "unprotect", "write_csv", "write_json"]
 
 OWN_MARK = "# scalefit-runs 1"
 """How the first line of the tidy CSV starts."""
+
+OWN_FORMAT = "scalefit-runs"
+"""Value of "format" in the tidy JSON document."""
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -37,6 +41,15 @@ def protect(text: str) -> str:
 def unprotect(text: str) -> str:
     """Undo `protect`."""
     return text.removeprefix("'")
+
+
+def write_json(table: Table) -> str:
+    """Return the tidy JSON document: format, version, units, and one list a column; a missing cell is null."""
+    run = table.texts.get("run")
+    labels = {} if run is None else {"run": run.tolist()}
+    numbers = {n: [None if math.isnan(v) else v for v in c.tolist()] for n, c in table.columns.items()}
+    document = {"format": OWN_FORMAT, "version": 1, "units": dict(table.origin.units), "columns": labels | numbers}
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def write_csv(table: Table) -> str:

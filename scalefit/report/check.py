@@ -1,0 +1,150 @@
+"""What a table of runs holds, in words and as a document."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from scalefit.errors import ScalefitWarning
+from scalefit.inspection import ColumnDesign, Inspection, LawOutlook
+from scalefit.report.text import number, remarks, table
+from scalefit.runs import Runs
+
+__all__ = ["check_document", "check_report"]
+
+_LISTED = 20
+"""Dropped rows that the text lists one by one; the document lists all."""
+
+
+def check_document(runs: Runs, seen: Inspection) -> dict[str, Any]:
+    """Return what `check --json` prints."""
+    origin, repetitions = runs.origin, seen.repetitions
+    return {
+        "name": origin.name,
+        "format": origin.format,
+        "sha256": origin.sha256,
+        "columns": dict(origin.columns),
+        "units": dict(origin.units),
+        "numbers": origin.locale,
+        "ignored_columns": list(origin.ignored),
+        "n_rows": len(runs),
+        "n_runs": runs.n_runs,
+        "n_dropped": runs.n_dropped,
+        "dropped": [{"row": row.row, "line": row.line, "file": row.file, "reason": row.reason} for row in runs.dropped],
+        "selections": [{"name": s.name, "before": s.before, "after": s.after} for s in runs.selections],
+        "design": {
+            "columns": {c.name: _column(c) for c in seen.columns},
+            "log_correlations": [{"columns": [c.first, c.second], "value": c.value} for c in seen.correlations],
+            "n_shapes": seen.n_shapes,
+            "rows_per_run": dict(zip(("min", "median", "max"), seen.rows_per_run, strict=True)),
+        },
+        "duplicates": repetitions.duplicates,
+        "replicates": {
+            "settings": repetitions.replicated,
+            "noise_ln_loss": repetitions.noise,
+            "degrees": repetitions.degrees,
+        },
+        "laws": [
+            {
+                "law": outlook.law,
+                "n_parameters": outlook.n_parameters,
+                "not_determined": list(outlook.not_determined),
+                "reason": outlook.reason,
+            }
+            for outlook in seen.laws
+        ],
+        "warnings": [
+            {"code": w.code, "message": w.message, "action": w.action, "numbers": dict(w.numbers)}
+            for w in warnings_of(runs, seen)
+        ],
+    }
+
+
+def warnings_of(runs: Runs, seen: Inspection) -> tuple[ScalefitWarning, ...]:
+    """Return the warnings of reading and of the design."""
+    return (*runs.warnings, *seen.warnings)
+
+
+def _column(column: ColumnDesign) -> dict[str, Any]:
+    values = {"min": column.minimum, "max": column.maximum, "decades": column.decades}
+    return {"levels": column.levels} | {k: None if math.isnan(v) else v for k, v in values.items()}
+
+
+def check_report(runs: Runs, seen: Inspection, source: str) -> RenderableType:
+    """Lay out what was read, what was left out, the design, the laws, and what to do next.
+
+    `source` is how the user named the table.
+    """
+    warnings = warnings_of(runs, seen)
+    return Group(
+        *_reading(runs),
+        *_left_out(runs),
+        Text(""),
+        *_design(runs, seen),
+        *_laws(seen),
+        *([Text(""), remarks(warnings)] if warnings else []),
+        Text(""),
+        Text(f"next: {_next_step(seen, source)}"),
+    )
+
+
+def _reading(runs: Runs) -> list[RenderableType]:
+    origin = runs.origin
+    renamed = [f"{name} = {source}" for name, source in origin.columns.items() if name != source]
+    lines = [
+        f"{origin.name}: {origin.format}, {origin.locale}, sha256 {origin.sha256[:12] or '-'}",
+        f"{len(runs)} rows of {runs.n_runs} runs; loss in {origin.units.get('loss', 'unknown units')}",
+    ]
+    lines += [f"columns: {', '.join(renamed)}"] if renamed else []
+    lines += [f"left aside: {', '.join(origin.ignored)}"] if origin.ignored else []
+    return [Text(lines[0], style="bold"), *map(Text, lines[1:])]
+
+
+def _left_out(runs: Runs) -> list[RenderableType]:
+    steps = [f"{s.name}: {s.before} rows, {s.after} kept" for s in runs.selections]
+    if not runs.n_dropped:
+        return [Text("nothing was left out"), *map(Text, steps)]
+    head = [f"{runs.n_dropped} rows were left out:"]
+    if runs.n_dropped > _LISTED:
+        head += [f"  {count} because {reason}" for reason, count in list(runs.dropped.counts().items())[:_LISTED]]
+    several = len(runs.dropped.places.names) > 1
+    rows = [[str(r.line), str(r.row), *([r.file] if several else []), r.reason] for r in runs.dropped[:_LISTED]]
+    headings = ["line", "row", *(["file"] if several else []), "reason"]
+    more = runs.n_dropped - len(rows)
+    tail = [f"... and {more} more (--json lists all)"] if more else []
+    return [*map(Text, [*head, *steps]), table(headings, rows, len(headings)), *map(Text, tail)]
+
+
+def _design(runs: Runs, seen: Inspection) -> list[RenderableType]:
+    rows = [[c.name, str(c.levels), f"{c.minimum:.6g}", f"{c.maximum:.6g}", number(c.decades, 2)] for c in seen.columns]
+    low, middle, high = seen.rows_per_run
+    lines = [] if seen.n_shapes is None else [f"{seen.n_shapes} shapes (width x depth)"]
+    lines += [f"rows per run: {low} to {high}, median {middle}"] if runs.has_runs else []
+    pairs = [f"{c.first}, {c.second} {c.value:+.2f}" for c in seen.correlations]
+    lines += [f"correlations of logarithms: {'; '.join(pairs)}"] if pairs else []
+    return [table(["column", "levels", "from", "to", "decades"], rows), *map(Text, lines)]
+
+
+def _laws(seen: Inspection) -> list[RenderableType]:
+    if not seen.laws:
+        return [Text("no law: none of width, depth, tokens, params and flops is known")]
+    return [Text(""), Text("what the design can determine", style="bold"), *(Text(_outlook(o)) for o in seen.laws)]
+
+
+def _outlook(outlook: LawOutlook) -> str:
+    missing = outlook.not_determined
+    if not missing:
+        return f"{outlook.law}: every parameter"
+    named = "nothing" if len(missing) == outlook.n_parameters else f"all but {', '.join(missing)}"
+    return f"{outlook.law}: {named} ({outlook.reason})"
+
+
+def _next_step(seen: Inspection, source: str) -> str:
+    best = next((outlook.law for outlook in seen.laws if not outlook.not_determined), None)
+    if best is None:
+        return "name the missing columns with --column, or train more shapes; no law can be determined yet"
+    default = "" if best == "width+depth+tokens" else f" --law {best}"
+    return f"scalefit fit {source}{default}, with the same options of reading"
