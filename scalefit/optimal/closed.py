@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from scalefit.optimal.terms import Term
 
-__all__ = ["budget_exponents", "minimise_on_monomial"]
+__all__ = ["minimise_on_monomial"]
 
 Array = NDArray[np.float64]
 
@@ -52,9 +52,3 @@ def minimise_on_monomial(terms: Sequence[Term], powers: Sequence[float], log_bou
         total = np.asarray(sum(r * s for r, s in zip(rates, sizes, strict=True)))
         log_lambda = (total - log_bound) / np.asarray(sum(rates))
         return [np.asarray((s - log_lambda) / t.alpha) for s, t in zip(sizes, terms, strict=True)]
-
-
-def budget_exponents(terms: Sequence[Term], powers: Sequence[float]) -> list[Array]:
-    """Equation (3): the exponent of each variable against the budget, (B,) each."""
-    total = np.asarray(sum(p / t.alpha for t, p in zip(terms, powers, strict=True)))
-    return [np.asarray(1.0 / (t.alpha * total)) for t in terms]

@@ -23,7 +23,7 @@ from scalefit.optimal.plan import BISECTIONS, Plan, increasing_root
 from scalefit.optimal.sizes import Posynomial, Size
 from scalefit.optimal.terms import Term
 
-__all__ = ["Shapes", "best_at_ratio", "find_shapes"]
+__all__ = ["AT_LIMIT", "Shapes", "best_at_ratio", "find_shapes", "minimise_slope"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -81,7 +81,13 @@ def find_shapes(plan: Plan) -> Shapes:
 
 
 def best_at_ratio(plan: Plan, log_ratio: Array) -> Shapes:
-    """Minimise the loss within the budget among models of given width / depth; nan where none is allowed."""
+    """Minimise the loss within the budget among models of given ln(width / depth); nan where none is allowed.
+
+    Parameters
+    ----------
+    plan : Plan
+    log_ratio : (B,) float array
+    """
     low = np.maximum(plan.u_range[0], plan.v_range[0] - log_ratio)
     high = np.minimum(plan.u_range[1], plan.v_range[1] - log_ratio)
     for limit in plan.limits:
@@ -91,7 +97,7 @@ def best_at_ratio(plan: Plan, log_ratio: Array) -> Shapes:
         slopes = plan.slopes(u + log_ratio, u)
         return slopes.v + slopes.u
 
-    u = _minimise(lambda u: plan.loss(u + log_ratio, u), slope, low, high, scan=not plan.convex)
+    u = minimise_slope(lambda u: plan.loss(u + log_ratio, u), slope, low, high, scan=not plan.convex)
     for limit in plan.limits:
         u = np.where(limit.excess(u + log_ratio, u) > AT_LIMIT, np.nan, u)
     return _shapes(plan, u + log_ratio, np.where(low <= high, u, np.nan))
@@ -220,7 +226,7 @@ def _nested(plan: Plan) -> tuple[Array, Array]:
         slopes = plan.slopes(v, u)
         return slopes.u + slopes.v * along
 
-    u = _minimise(lambda u: plan.loss(_best_width(plan, u)[0], u), slope, low, high, scan=not plan.convex)
+    u = minimise_slope(lambda u: plan.loss(_best_width(plan, u)[0], u), slope, low, high, scan=not plan.convex)
     return _best_width(plan, u)[0], u
 
 
@@ -230,23 +236,21 @@ def _best_width(plan: Plan, u: Array) -> tuple[Array, Array]:
     low = np.full(np.shape(u), plan.v_range[0])
     if not plan.tokens_follow and plan.law.convex:
         return ceiling, along
-    v = _minimise(lambda v: plan.loss(v, u), lambda v: plan.slopes(v, u).v, low, ceiling, scan=not plan.convex)
+    v = minimise_slope(lambda v: plan.loss(v, u), lambda v: plan.slopes(v, u).v, low, ceiling, scan=not plan.convex)
     return v, np.where(v >= ceiling, along, 0.0)
 
 
-def _minimise(
+def minimise_slope(
     value: Callable[[Array], Array], slope: Callable[[Array], Array], low: Array, high: Array, *, scan: bool
 ) -> Array:
     """Minimise in [low, high] by bisecting the slope, after a scan where it may change its sign more than once."""
-    top, bottom = high, low
+    bottom, top = low, high
     if scan:
-        grid = low + np.linspace(0, 1, _SCAN)[:, None] * (high - low)
-        values = np.stack([value(x) for x in grid])
-        if not np.isfinite(values).any(axis=0).all():
-            raise FitError("the loss is not finite for any shape allowed; narrow the ranges of width and depth")
-        best = np.nanargmin(values, axis=0)
-        pick = np.arange(grid.shape[1])
-        low, high = grid[np.maximum(best - 1, 0), pick], grid[np.minimum(best + 1, _SCAN - 1), pick]
+        low, high = _scanned(value, low, high)
+    else:
+        at_bottom, at_top = slope(low) >= 0, slope(high) <= 0
+        if (at_bottom | at_top).all():
+            return np.where(at_bottom, low, high)
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         rising = slope(middle) >= 0
@@ -254,3 +258,14 @@ def _minimise(
     middle = 0.5 * (low + high)
     near = 1e-13 * np.maximum(1.0, np.abs(middle))
     return np.where(top - middle <= near, top, np.where(middle - bottom <= near, bottom, middle))
+
+
+def _scanned(value: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
+    """The neighbours of the best of a grid."""
+    grid = low + np.linspace(0, 1, _SCAN)[:, None] * (high - low)
+    values = np.stack([value(x) for x in grid])
+    if not np.isfinite(values).any(axis=0).all():
+        raise FitError("the loss is not finite for any shape allowed; narrow the ranges of width and depth")
+    best = np.nanargmin(values, axis=0)
+    pick = np.arange(grid.shape[1])
+    return grid[np.maximum(best - 1, 0), pick], grid[np.minimum(best + 1, _SCAN - 1), pick]

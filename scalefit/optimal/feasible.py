@@ -1,0 +1,148 @@
+"""Shapes that can be built: whole heads, whole layers, widths that the hardware likes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.errors import OptionError
+from scalefit.optimal.plan import Plan, increasing_root
+from scalefit.optimal.search import AT_LIMIT, minimise_slope
+
+__all__ = ["FeasibleShape", "Rounding", "feasible_shapes"]
+
+Array = NDArray[np.float64]
+
+MOST_WIDTHS = 400
+"""Widths tried, those nearest to the optimum in ratio."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What a shape has to be a multiple of.
+
+    Parameters
+    ----------
+    head_size : int
+        Width of one attention head.
+    multiple : int
+        The width is a multiple of this, too: 64 or 128 suit matrix units.
+    layers : int
+        The depth is a multiple of this.
+    n_best : int
+        How many shapes to name.
+    """
+
+    head_size: int = 64
+    multiple: int = 64
+    layers: int = 1
+    n_best: int = 5
+
+    def __post_init__(self) -> None:
+        for name in ("head_size", "multiple", "layers", "n_best"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} is {getattr(self, name)} and must be at least 1")
+
+    @property
+    def width(self) -> int:
+        """The width is a multiple of this."""
+        return math.lcm(self.head_size, self.multiple)
+
+
+@dataclass(frozen=True)
+class FeasibleShape:
+    """One shape that can be built.
+
+    Attributes
+    ----------
+    width, depth, heads : int
+    tokens : float
+        nan for unlimited ones.
+    params, flops : float
+        By the count; `flops` is nan for unlimited tokens.
+    loss : float
+    excess : float
+        How much the loss exceeds that of the real-valued optimum, as a share of it.
+    """
+
+    width: int
+    depth: int
+    heads: int
+    tokens: float
+    params: float
+    flops: float
+    loss: float
+    excess: float
+
+
+def feasible_shapes(plan: Plan, log_width: float, loss: float, rounding: Rounding) -> tuple[FeasibleShape, ...]:
+    """Name the best shapes that can be built within the budget, best first; none where none fits.
+
+    For each width near the optimum the best depth is one of the two whole numbers around the best real one, since
+    the loss is convex in ln depth.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of one draw, the estimate.
+    log_width, loss : float
+        The real-valued optimum.
+    rounding : Rounding
+    """
+    widths = _widths(plan, log_width, rounding)
+    if not len(widths):
+        return ()
+    real = np.exp(_best_depth(plan, np.log(widths))) / rounding.layers
+    whole = np.concatenate([np.floor(real + AT_LIMIT), np.ceil(real - AT_LIMIT)]) * rounding.layers
+    shapes = np.unique(np.stack([np.tile(widths, 2), whole], axis=1), axis=0)
+    width, depth = shapes[(shapes[:, 1] >= max(1, plan.space.depth[0])) & (shapes[:, 1] <= plan.space.depth[1])].T
+    v, u = np.log(width), np.log(depth)
+    fits = np.ones(len(v), dtype=bool)
+    for limit in plan.limits:
+        fits &= limit.excess(v, u) <= AT_LIMIT
+    width, depth, v, u = width[fits], depth[fits], v[fits], u[fits]
+    losses = plan.loss(v, u)
+    log_tokens = plan.log_tokens(v, u)
+    tokens = np.full(len(v), np.nan) if log_tokens is None else np.exp(log_tokens)
+    count = plan.space.count
+    return tuple(
+        FeasibleShape(
+            width=int(width[i]),
+            depth=int(depth[i]),
+            heads=int(width[i]) // rounding.head_size,
+            tokens=float(tokens[i]),
+            params=float(count.params(width[i], depth[i])),
+            flops=float(count.train(width[i], depth[i], tokens[i])),
+            loss=float(losses[i]),
+            excess=float(losses[i] / loss - 1),
+        )
+        for i in np.argsort(losses, kind="stable")[: rounding.n_best]
+    )
+
+
+def _widths(plan: Plan, log_width: float, rounding: Rounding) -> Array:
+    """The multiples nearest to the optimum within the range, in ascending order."""
+    step, (low, high) = rounding.width, plan.space.width
+    middle = round(math.exp(log_width) / step)
+    first, last = max(1, math.ceil(low / step), middle // 4), min(math.floor(high / step), 4 * middle + 4)
+    if last - first > MOST_WIDTHS:
+        first = max(first, middle - MOST_WIDTHS // 2)
+        last = min(last, first + MOST_WIDTHS)
+    widths = step * np.arange(first, last + 1, dtype=np.float64)
+    smallest = np.full(len(widths), plan.u_range[0])
+    fits = np.ones(len(widths), dtype=bool)
+    for limit in plan.limits:
+        fits &= limit.excess(np.log(widths), smallest) <= AT_LIMIT
+    return widths[fits]
+
+
+def _best_depth(plan: Plan, v: Array) -> Array:
+    """The best real ln depth at each ln width."""
+    low, high = np.full(len(v), plan.u_range[0]), np.full(len(v), plan.u_range[1])
+    for limit in plan.limits:
+        high = increasing_root(partial(limit.excess, v), low, high)
+    return minimise_slope(lambda u: plan.loss(v, u), lambda u: plan.slopes(v, u).u, low, high, scan=not plan.convex)

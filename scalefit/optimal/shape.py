@@ -1,0 +1,289 @@
+"""The best shape for one budget, with what is known of it: intervals, flatness, neighbours, distance from the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.errors import ScalefitWarning
+from scalefit.fitting import Fit
+from scalefit.identifiability import Verdict
+from scalefit.optimal.budget import Budget, Space
+from scalefit.optimal.feasible import FeasibleShape, Rounding, feasible_shapes
+from scalefit.optimal.flatness import Flatness, flatness
+from scalefit.optimal.plan import Plan
+from scalefit.optimal.remarks import explain, shape_not_determined
+from scalefit.optimal.search import AT_LIMIT, Shapes, best_at_ratio, find_shapes
+from scalefit.optimal.sweep import QUANTITIES, central_interval, quantities
+from scalefit.optimal.terms import ShapeLaw
+from scalefit.uncertainty.samples import Samples, check_level
+
+__all__ = ["OptimalShape", "ShapeIntervals", "optimal_shape"]
+
+Array = NDArray[np.float64]
+Interval = tuple[float, float]
+
+BUDGET_STEP = 1e-3
+"""Step in ln budget of the local exponents, whose error is of its square."""
+
+EXPONENTS = ("width", "depth", "tokens", "ratio")
+
+
+@dataclass(frozen=True)
+class ShapeIntervals:
+    """What one set of draws says of the best shape.
+
+    Attributes
+    ----------
+    method : str
+        What made the draws.
+    level : float
+    intervals : mapping of str to (float, float)
+        Of width, depth, tokens, ratio and loss; of the two shares of `Flatness` as `halved` and `doubled`.
+    exponents : mapping of str to (float, float)
+        Of the exponents of width, depth, tokens and ratio against the budget.
+    at_edge : float
+        Share of the draws whose best shape stands at the end of a range, or whose term vanished.
+    """
+
+    method: str
+    level: float
+    intervals: Mapping[str, Interval]
+    exponents: Mapping[str, Interval]
+    at_edge: float
+
+
+@dataclass(frozen=True)
+class OptimalShape:
+    """The best shape within a budget.
+
+    Attributes
+    ----------
+    budget : Budget
+    count : str
+        How parameters and operations were counted.
+    determined : bool
+        Whether the data determine the parameters that the shape follows from; where not, all numbers are nan.
+    width, depth : float
+        The real-valued optimum.
+    tokens : float
+        Training tokens; nan for unlimited ones.
+    ratio : float
+        width / depth.
+    loss : float
+        Predicted loss, nats per token.
+    params, flops : float
+        By the count; `flops` of the whole training.
+    exponents : mapping of str to float
+        Local exponents of width, depth, tokens and ratio against the budget (the compute, where it is one).
+    flatness : Flatness or None
+    feasible : tuple of FeasibleShape
+        The best shapes that can be built, best first.
+    by_method : tuple of ShapeIntervals
+        One for each set of draws.
+    binding : tuple of str
+        Limits that hold with equality, where the budget has several.
+    at_edge : tuple of str
+        Of width, depth and tokens, those that end at their range.
+    decades : mapping of str to float
+        By how many powers of ten width, depth, tokens and params (by the count) lie beyond the table: positive
+        above its largest, negative below its smallest, 0 inside.
+    warnings : tuple of ScalefitWarning
+    """
+
+    budget: Budget
+    count: str
+    determined: bool
+    width: float
+    depth: float
+    tokens: float
+    ratio: float
+    loss: float
+    params: float
+    flops: float
+    exponents: Mapping[str, float]
+    flatness: Flatness | None
+    feasible: tuple[FeasibleShape, ...]
+    by_method: tuple[ShapeIntervals, ...]
+    binding: tuple[str, ...]
+    at_edge: tuple[str, ...]
+    decades: Mapping[str, float]
+    warnings: tuple[ScalefitWarning, ...] = ()
+
+    @property
+    def intervals(self) -> Mapping[str, Interval]:
+        """Intervals by the first set of draws; empty without draws."""
+        return self.by_method[0].intervals if self.by_method else MappingProxyType({})
+
+
+def optimal_shape(
+    fit: Fit,
+    budget: Budget | None = None,
+    draws: Samples | Iterable[Samples] = (),
+    *,
+    space: Space | None = None,
+    rounding: Rounding | None = None,
+    level: float = 0.95,
+    **limits: float,
+) -> OptimalShape:
+    """Find the width, depth and tokens with the lowest predicted loss within a budget.
+
+    Parameters
+    ----------
+    fit : Fit
+        A law in width, depth and tokens, or some of them.
+    budget : Budget, optional
+        Or its limits as keywords: ``optimal_shape(fit, params=1e9)``.
+    draws : Samples or several, optional
+        Draws of the law's parameters, for intervals.
+    space : Space, optional
+        The count of parameters and operations, where the model is served, and ranges of shapes.
+    rounding : Rounding, optional
+        What shapes that can be built are multiples of.
+    level : float
+        Confidence level of the intervals.
+
+    Returns
+    -------
+    OptimalShape
+        With `determined` false and no numbers where the data do not determine what the shape follows from.
+
+    Raises
+    ------
+    OptionError
+        If a limit is not positive or below the smallest model, or the law says nothing of the shape.
+
+    Examples
+    --------
+    >>> import scalefit as sf
+    >>> chinchilla = sf.fit(sf.load_dataset("chinchilla").drop_worst(40))
+    >>> best = optimal_shape(chinchilla, params=1e10)
+    >>> round(best.width), round(best.depth), round(best.ratio, 1)
+    (4085, 50, 81.8)
+    """
+    check_level(level)
+    budget = budget or Budget(**limits)
+    space, rounding = space or Space(), rounding or Rounding()
+    plan = Plan(ShapeLaw.of(fit.law, fit.params), budget, space)
+    sets = (draws,) if isinstance(draws, Samples) else tuple(draws)
+    if open_parameters := _open_parameters(fit, plan):
+        return _undetermined(plan, open_parameters)
+    best = find_shapes(plan)
+    values = {name: float(value[0]) for name, value in quantities(best).items()}
+    params = float(space.count.params(values["width"], values["depth"]))
+    shape = OptimalShape(
+        budget=budget,
+        count=space.count.name,
+        determined=True,
+        **values,
+        params=params,
+        flops=float(space.count.train(values["width"], values["depth"], values["tokens"])),
+        exponents=MappingProxyType({name: float(e[0]) for name, e in _exponents(plan, best).items()}),
+        flatness=flatness(plan, float(best.log_ratio[0])),
+        feasible=feasible_shapes(plan, float(best.log_width[0]), values["loss"], rounding),
+        by_method=tuple(_intervals(plan, fit, samples, level) for samples in sets),
+        binding=_binding(plan, best),
+        at_edge=tuple(name for name, there in edges(plan, best).items() if there[0]),
+        decades=_decades(fit, space, {**values, "params": params}),
+    )
+    return replace(shape, warnings=explain(shape, fit, rounding))
+
+
+def _open_parameters(fit: Fit, plan: Plan) -> tuple[str, ...]:
+    """The parameters that the shape follows from and the data do not determine."""
+    columns = ("width", "depth", "tokens") if plan.tokens_follow else ("width", "depth")
+    names = [name for t in fit.law.terms if t.column in columns for name in (t.coefficient, t.exponent)]
+    return tuple(name for name in names if fit.verdicts.get(name) is Verdict.NOT_DETERMINED)
+
+
+def _undetermined(plan: Plan, names: tuple[str, ...]) -> OptimalShape:
+    nan = float("nan")
+    blank: dict[str, Any] = dict.fromkeys((*QUANTITIES, "params", "flops"), nan)
+    return OptimalShape(
+        budget=plan.budget,
+        count=plan.space.count.name,
+        determined=False,
+        **blank,
+        exponents=MappingProxyType(dict.fromkeys(EXPONENTS, nan)),
+        flatness=None,
+        feasible=(),
+        by_method=(),
+        binding=(),
+        at_edge=(),
+        decades=MappingProxyType({}),
+        warnings=(shape_not_determined(names),),
+    )
+
+
+def _exponents(plan: Plan, at: Shapes) -> dict[str, Array]:
+    """d ln x / d ln budget by a one-sided difference of second order: the budget below may not exist."""
+    steps = [Plan(plan.law, plan.budget.times(math.exp(i * BUDGET_STEP)), plan.space) for i in (1, 2)]
+    near, far = (find_shapes(step) for step in steps)
+
+    def rate(x0: Array, x1: Array, x2: Array) -> Array:
+        return np.asarray((4 * x1 - 3 * x0 - x2) / (2 * BUDGET_STEP))
+
+    rates = {
+        "width": rate(at.log_width, near.log_width, far.log_width),
+        "depth": rate(at.log_depth, near.log_depth, far.log_depth),
+        "tokens": np.full(len(plan.law), np.nan),
+        "ratio": rate(at.log_ratio, near.log_ratio, far.log_ratio),
+    }
+    if at.log_tokens is not None and near.log_tokens is not None and far.log_tokens is not None:
+        rates["tokens"] = rate(at.log_tokens, near.log_tokens, far.log_tokens)
+    return rates
+
+
+def _intervals(plan: Plan, fit: Fit, samples: Samples, level: float) -> ShapeIntervals:
+    drawn = Plan(ShapeLaw.of(fit.law, samples), plan.budget, plan.space)
+    shapes = find_shapes(drawn)
+    spread = quantities(shapes)
+    for name, factor in (("halved", 0.5), ("doubled", 2.0)):
+        spread[name] = best_at_ratio(drawn, shapes.log_ratio + math.log(factor)).loss / shapes.loss - 1
+    edge = np.logical_or.reduce(list(edges(drawn, shapes).values()))
+    return ShapeIntervals(
+        method=samples.method,
+        level=level,
+        intervals=MappingProxyType({name: central_interval(x, level) for name, x in spread.items()}),
+        exponents=MappingProxyType({n: central_interval(x, level) for n, x in _exponents(drawn, shapes).items()}),
+        at_edge=float(edge.mean()),
+    )
+
+
+def edges(plan: Plan, shapes: Shapes) -> dict[str, NDArray[np.bool_]]:
+    """Which draws' width, depth or tokens stand at the end of their range."""
+    found = {}
+    for name, x, ends in (
+        ("width", shapes.log_width, plan.v_range),
+        ("depth", shapes.log_depth, plan.u_range),
+        ("tokens", shapes.log_tokens, tuple(map(math.log, plan.space.tokens))),
+    ):
+        if x is not None and (name != "tokens" or plan.tokens_follow):
+            found[name] = (x <= ends[0] + AT_LIMIT) | (x >= ends[1] - AT_LIMIT)
+    return found
+
+
+def _binding(plan: Plan, shapes: Shapes) -> tuple[str, ...]:
+    close = {limit.name: limit.excess(shapes.log_width, shapes.log_depth)[0] > -1e-7 for limit in plan.limits}
+    names = [name for name, there in close.items() if there]
+    return tuple(dict.fromkeys([*names, "flops"])) if plan.tokens_follow else tuple(names)
+
+
+def _decades(fit: Fit, space: Space, values: Mapping[str, float]) -> Mapping[str, float]:
+    """How far beyond the table, in powers of ten."""
+    table = {name: fit.runs[name] for name in ("width", "depth", "tokens") if name in fit.runs}
+    if "width" in table and "depth" in table:
+        table["params"] = space.count.params(table["width"], table["depth"])
+    return MappingProxyType(
+        {
+            name: max(0.0, math.log10(values[name] / column.max())) + min(0.0, math.log10(values[name] / column.min()))
+            for name, column in table.items()
+            if math.isfinite(values[name])
+        }
+    )

@@ -1,0 +1,154 @@
+"""Losses of models not trained yet, with an interval for the law's mean and one for a new run.
+
+On the scale t of the objective (ln loss, or the loss itself) the two differ by the scatter of the runs,
+
+    mean:     t(L(x)) +- q sqrt(g' V g),
+    new run:  t(L(x)) +- q sqrt(g' V g + s^2),    s^2 = sum_i r_i^2 / (n - p),                   (1)
+
+with V the covariance of the parameters, g the derivatives of t(L) by them and q the t quantile at n - p degrees of
+freedom (Seber & Wild 1989, section 5.1). With draws of the parameters, the mean's interval is that of their
+predictions, and a new run's adds a residual of the fit, drawn at random and stretched by sqrt(n / (n - p)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from scalefit.errors import DataError
+from scalefit.fitting import Fit
+from scalefit.laws import Columns
+from scalefit.uncertainty.samples import Samples, check_level
+
+__all__ = ["Prediction", "prediction_interval"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Predicted losses of points.
+
+    Attributes
+    ----------
+    columns : mapping of str to (n,) float array
+        The points, in the law's columns.
+    loss : (n,) float array
+        By the fitted law, nats per token.
+    mean : (n, 2) float array
+        Interval for the law's value, the mean of many runs.
+    new_run : (n, 2) float array
+        Interval for one new run.
+    level : float
+    method : str
+        ``"wald"``, or what made the draws.
+    decades : mapping of str to (n,) float array
+        By how many powers of ten each column lies beyond the table: positive above, negative below, 0 inside.
+    """
+
+    columns: Mapping[str, Array]
+    loss: Array
+    mean: Array
+    new_run: Array
+    level: float
+    method: str
+    decades: Mapping[str, Array]
+
+
+def prediction_interval(
+    fit: Fit, points: Columns, draws: Samples | None = None, level: float = 0.95, *, seed: int = 0
+) -> Prediction:
+    """Predict losses with intervals, equation (1).
+
+    Parameters
+    ----------
+    fit : Fit
+    points : mapping, Runs or DataFrame
+        Must hold the law's columns, in the units of the fitted table.
+    draws : Samples, optional
+        Of the same law; without them the covariance of the fit is used.
+    level : float
+    seed : int
+        Of the residuals added to the draws.
+
+    Raises
+    ------
+    DataError
+        If a column is missing or not positive.
+
+    Examples
+    --------
+    >>> import scalefit as sf
+    >>> chinchilla = sf.fit(sf.load_dataset("chinchilla").drop_worst(40))
+    >>> new = prediction_interval(chinchilla, {"width": 4096, "depth": 40, "tokens": 1e12})
+    >>> new.mean.round(2).tolist(), new.new_run.round(2).tolist()
+    ([[1.97, 2.01]], [[1.96, 2.02]])
+    """
+    check_level(level)
+    columns = _columns(fit, points)
+    loss = fit.law.predict(columns, fit.params)
+    residuals = fit.residuals
+    freedom = max(1, len(residuals) - _n_estimated(fit))
+    if draws is None:
+        mean, new_run = _wald(fit, columns, loss, float(residuals @ residuals) / freedom, level, freedom)
+    else:
+        rng = np.random.default_rng(seed)
+        mean, new_run = _from_draws(fit, columns, draws, residuals * (len(residuals) / freedom) ** 0.5, level, rng)
+    decades = {
+        name: np.maximum(0.0, np.log10(x / fit.runs[name].max())) + np.minimum(0.0, np.log10(x / fit.runs[name].min()))
+        for name, x in columns.items()
+    }
+    method = "wald" if draws is None else draws.method
+    return Prediction(MappingProxyType(columns), loss, mean, new_run, level, method, MappingProxyType(decades))
+
+
+def _columns(fit: Fit, points: Columns) -> dict[str, Array]:
+    columns = {}
+    for name in fit.law.columns:
+        if name not in points:
+            raise DataError(f"the points lack the column {name!r} of the law {fit.law}; give all its columns")
+        columns[name] = np.atleast_1d(np.asarray(points[name], dtype=np.float64))
+        if not (np.isfinite(columns[name]) & (columns[name] > 0)).all():
+            raise DataError(f"{name} of a point is not a positive number; correct it")
+    return dict(zip(columns, np.broadcast_arrays(*columns.values()), strict=True))
+
+
+def _n_estimated(fit: Fit) -> int:
+    known = {*fit.constraints.fixed, *fit.constraints.ties}
+    return sum(name not in known for name in fit.law.parameter_names)
+
+
+def _wald(
+    fit: Fit, columns: dict[str, Array], loss: Array, variance: float, level: float, freedom: int
+) -> tuple[Array, Array]:
+    gradient = fit.law.jacobian(columns, fit.params)
+    names = fit.law.parameter_names
+    scale = np.array([fit.params[name] if name.startswith("c_") else 1.0 for name in names])
+    gradient = gradient * scale / (loss[:, None] if fit.objective.log else 1.0)
+    covariance = np.where(np.isfinite(fit.covariance), fit.covariance, 0.0)
+    spread = np.einsum("np,pq,nq->n", gradient, covariance, gradient)
+    quantile = float(stdtrit(freedom, (1 + level) / 2))
+
+    def around(total: Array) -> Array:
+        half = quantile * np.sqrt(total)
+        ends = np.stack([fit.objective.transform(loss) - half, fit.objective.transform(loss) + half], axis=1)
+        return np.exp(ends) if fit.objective.log else ends
+
+    return around(spread), around(spread + variance)
+
+
+def _from_draws(
+    fit: Fit, columns: dict[str, Array], draws: Samples, residuals: Array, level: float, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    predicted: Any = fit.objective.transform(draws.predict(columns))
+    # residuals are predicted less observed, hence a new run is the prediction less one of them
+    observed = predicted - rng.choice(residuals, size=predicted.shape)
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    mean, new_run = (np.quantile(values, tails, axis=0).T for values in (predicted, observed))
+    return (np.exp(mean), np.exp(new_run)) if fit.objective.log else (mean, new_run)
