@@ -20,6 +20,9 @@ __all__ = ["plot_exponents", "plot_loss_against_depth", "plot_paths", "plot_tota
 COLOURS = {"tied": "#1f77b4", "independent": "#d62728"}
 MARKERS = "os^Dv<>Pp"
 
+MOST_TICKS = 6
+"""With more points than this an axis keeps its own ticks."""
+
 
 def sweep_figures(table: pd.DataFrame, found: Sequence[DepthExponent]) -> dict[str, Figure]:
     """Draw every figure that a sweep's results have something for, by file name.
@@ -78,7 +81,8 @@ def plot_loss_against_depth(table: pd.DataFrame, found: Sequence[DepthExponent])
         axes.fill_between(depths, losses.min(), losses.max(), color=colour, alpha=0.2, linewidth=0)
         axes.plot(depths, centre, marker, color=colour, label=f"{item.label}: depth^-{item.alpha:.2f}")
         axes.plot(depths, line, "-", color=colour, linewidth=1)
-    axes.set(xscale="log", yscale="log", xlabel="depth of the student", ylabel=_loss_name(table))
+    axes.set(yscale="log", ylabel=_loss_name(table))
+    _depth_axis(axes, table, "depth of the student")
     axes.legend(fontsize="small")
     return figure
 
@@ -89,8 +93,8 @@ def plot_exponents(found: Sequence[DepthExponent], against: str, name: str) -> F
     curves: dict[str, list[tuple[float, DepthExponent]]] = {}
     for item in found:
         x = item.horizon if against == "horizon" else item.condition[against]
-        others = [f"{k}={v:g}" for k, v in item.condition.items() if k in ("gain", "width") and k != against]
-        curves.setdefault(" ".join([str(item.condition["kind"]), *others]), []).append((float(x), item))
+        label = " ".join(part for part in item.label.split() if not part.startswith(f"{against}="))
+        curves.setdefault(label, []).append((float(x), item))
     for (label, points), marker in zip(curves.items(), cycle(MARKERS), strict=False):
         points.sort(key=lambda point: point[0])
         alphas = np.array([item.alpha for _, item in points])
@@ -102,6 +106,10 @@ def plot_exponents(found: Sequence[DepthExponent], against: str, name: str) -> F
     for level in (1, 2, 3):
         axes.axhline(level, color="0.8", linewidth=0.8, zorder=0)
     axes.set(xscale="log", xlabel=name, ylabel="exponent of loss against depth")
+    places = sorted({x for points in curves.values() for x, _ in points})
+    if len(places) <= MOST_TICKS:
+        axes.set_xticks(places, labels=[f"{x:g}" for x in places])
+        axes.set_xticks([], minor=True)
     axes.legend(fontsize="small")
     return figure
 
@@ -117,8 +125,8 @@ def plot_total_units(table: pd.DataFrame) -> Figure:
         axes.fill_between(depths, relative.min(), relative.max(), color=COLOURS[str(kind)], alpha=0.2, linewidth=0)
         axes.plot(depths, relative.mean(), "o-", color=COLOURS[str(kind)], label=str(kind))
     total = (last["depth"] * last["hidden"]).iloc[0]
-    axes.set(xscale="log", yscale="log", xlabel=f"depth, with depth x hidden units = {total}")
-    axes.set_ylabel("loss over that of the shallowest")
+    axes.set(yscale="log", ylabel="loss over that of the shallowest")
+    _depth_axis(axes, table, f"depth, with depth x hidden units = {total}")
     axes.legend()
     return figure
 
@@ -140,9 +148,19 @@ def plot_paths(table: pd.DataFrame) -> Figure:
             )
             axes.plot(by_depth.mean(), "o-", color=colour, label=f"{kind}, students")
             axes.axhline(rows[f"teacher_{column}"].mean(), color=colour, linestyle="--", label=f"{kind}, teachers")
-        axes.set(xscale="log", xlabel="depth of the student", ylabel=name)
+        axes.set_ylabel(name)
+        _depth_axis(axes, table, "depth of the student")
     panels[0].legend(fontsize="small")
     return figure
+
+
+def _depth_axis(axes: Axes, table: pd.DataFrame, name: str) -> None:
+    """A logarithmic axis with a tick at every depth of the sweep."""
+    depths = sorted(table["depth"].unique())
+    axes.set_xscale("log")
+    axes.set_xticks(depths, labels=[str(depth) for depth in depths])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel(name)
 
 
 def _loss_name(table: pd.DataFrame) -> str:
