@@ -127,7 +127,8 @@ def names_in(expression: str) -> tuple[str, ...]:
     """Return the column names an expression uses, in order of appearance."""
     parsed, quoted = _parse(expression)
     called = {id(node.func) for node in ast.walk(parsed) if isinstance(node, ast.Call)}
-    found = [n.id for n in ast.walk(parsed) if isinstance(n, ast.Name) and id(n) not in called]
+    nodes = [n for n in ast.walk(parsed) if isinstance(n, ast.Name) and id(n) not in called]
+    found = [n.id for n in sorted(nodes, key=lambda n: (n.lineno, n.col_offset))]
     return tuple(dict.fromkeys(quoted.get(name, name) for name in found if name not in _CONSTANTS))
 
 

@@ -59,7 +59,13 @@ def parse_grid(grid: Grid, options: ReadOptions, wanted: set[str], labels: set[s
         If the decimal mark cannot be told.
     """
     text_columns = {n: c for n, c in zip(grid.names, grid.columns, strict=True) if c.dtype == object}
-    numeric = {n: c for n, c in text_columns.items() if n in wanted or _are_numbers(c, 1.0 if n in labels else 0.5)}
+    # an own file writes labels first and a numbered run among the numbers
+    worded = set(grid.names[:1]) & labels if grid.own else set()
+    numeric = {
+        n: c
+        for n, c in text_columns.items()
+        if n not in worded and (n in wanted or _are_numbers(c, 1.0 if n in labels else 0.5))
+    }
     locale = _locale(grid, options, numeric)
     parsed = Parsed({}, {}, {}, {}, locale)
     for name, column in zip(grid.names, grid.columns, strict=True):

@@ -74,7 +74,7 @@ def find_roles(grid: Grid, options: ReadOptions) -> Roles:
         if "loss" not in definitions:
             by_column[_loss_column(grid, set(by_column))] = "loss"
     grid = _without_replaced(grid, by_column, definitions)
-    needed = [name for name, role in by_column.items() if role in ROLES and role != "run"]
+    needed = [name for name, role in by_column.items() if (grid.own or role in ROLES) and role != "run"]
     inputs = [name for text in derived.values() if text not in grid.names for name in names_in(text)]
     numeric = tuple(dict.fromkeys([*needed, *(name for name in inputs if name in grid.names)]))
     return Roles(grid, by_column, numeric, derived, tuple(warnings))

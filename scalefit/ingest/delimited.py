@@ -112,7 +112,11 @@ def _fit_to_header(
             return names, [row[:-1] for row in rows], {}
         if _counts_up([row[0] for row in rows]):
             return ["", *names], rows, {}
-    wrong = {i: f"{len(row)} cell{'s' * (len(row) != 1)} where the header has {k}" for i, row in enumerate(rows) if len(row) != k}
+    wrong = {
+        i: f"{len(row)} cell{'s' * (len(row) != 1)} where the header has {k}"
+        for i, row in enumerate(rows)
+        if len(row) != k
+    }
     if 2 * len(wrong) > len(rows):
         i = next(iter(wrong))
         raise DataError(

@@ -48,7 +48,7 @@ def assemble(grid: Grid, options: ReadOptions, parsed: Parsed, roles: Roles) -> 
     """Return every column under its final name: those of the file, then pattern groups, then derived ones."""
     raw = {**parsed.texts, **parsed.numbers}
     columns = {roles.by_column.get(name, name): Column(raw[name], name, (name,)) for name in grid.names}
-    made = _from_pattern(grid, options.pattern, columns) if options.pattern else {}
+    made = _from_pattern(grid, options.pattern, columns) if options.pattern is not None else {}
     for name, definition in roles.derived.items():
         if definition in raw:
             made[name] = Column(raw[definition], definition, (definition,))
