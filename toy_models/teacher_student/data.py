@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from toy_models.teacher_student.config import Pack, SweepConfig
+from toy_models.teacher_student.graphs import captured
 from toy_models.teacher_student.paths import PathObserver, Paths
-from toy_models.teacher_student.stack import Observer, Stack, normalise
+from toy_models.teacher_student.stack import Stack, normalise
 from toy_models.teacher_student.weights import generator, inputs, sub_sampled, teacher_layers
 
 __all__ = ["Batch", "Source", "Teachers"]
@@ -74,8 +75,16 @@ class Teachers:
             shape = {"depth": config.teacher_depth, "width": pack.width, "hidden": self.stack.hidden}
             layers = teacher_layers(teacher, seed, **shape)
             self.stack.load(column, sub_sampled(layers, FLOW_STEPS, perceptrons=2) if flow else layers)
+        self._allocate()
+        self._forward = captured(self._run_fixed_buffers, config.device)
 
-    def run(self, x: torch.Tensor, observe: Observer | None = None) -> Batch:
+    def _allocate(self) -> None:
+        shape = self.stack.output.shape
+        self._x = self.stack.flat.new_empty(len(self.seeds), *shape[1:])
+        self._u, self._scale = torch.empty_like(self._x), torch.empty_like(self._x[:, :1])
+        self._h0 = torch.empty_like(self.stack.output)
+
+    def run(self, x: torch.Tensor) -> Batch:
         """Run all teachers on x, (seeds, width, samples): one set of samples a seed.
 
         Returns
@@ -83,18 +92,25 @@ class Teachers:
         Batch
             One entry a teacher; new tensors.
         """
-        h0 = self._start(x)
-        return Batch(h0, self.stack.forward(h0, observe).clone())
+        self._x.copy_(x)
+        self._forward()
+        return Batch(self._h0.clone(), self.stack.output.clone())
 
     def paths(self, x: torch.Tensor) -> Paths:
         """How the states of the teachers move on x."""
-        seen = PathObserver(self.stack, self._start(x))
-        self.run(x, seen)
+        self._x.copy_(x)
+        self._start()
+        seen = PathObserver(self.stack, self._h0)
+        self.stack.forward(self._h0, seen)
         return seen.paths
 
-    def _start(self, x: torch.Tensor) -> torch.Tensor:
-        h0 = normalise(x, torch.empty_like(x), torch.empty_like(x[:, :1]))
-        return h0.repeat_interleave(len(self.pairs) // len(self.seeds), 0)
+    def _start(self) -> None:
+        normalise(self._x, self._u, self._scale)
+        self._h0.copy_(self._u.repeat_interleave(len(self.pairs) // len(self.seeds), 0))
+
+    def _run_fixed_buffers(self) -> None:
+        self._start()
+        self.stack.forward(self._h0)
 
     def spread(self, batch: Batch) -> Batch:
         """Repeat one entry a teacher for every temperature."""

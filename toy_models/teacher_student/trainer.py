@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from toy_models.teacher_student.adam import Adam
 from toy_models.teacher_student.config import Group, Pack, SweepConfig
 from toy_models.teacher_student.data import Batch, Source, Teachers
+from toy_models.teacher_student.graphs import captured
 from toy_models.teacher_student.losses import make_loss
 from toy_models.teacher_student.paths import PathObserver, Paths
 from toy_models.teacher_student.stack import Stack
@@ -202,28 +202,3 @@ class Trainer:
             (self.alive, "alive"),
         ):
             tensor.copy_(state[name])
-
-
-def captured(function: Callable[[], None], device: str) -> Callable[[], None]:
-    """Return the function itself on a CPU; on CUDA one that replays its kernels as a graph.
-
-    The first call runs as it stands, which lets libraries allocate; the second is recorded. Only a
-    function of fixed buffers, without results and without synchronisation, may be captured.
-    """
-    if device != "cuda":
-        return function
-    graph = torch.cuda.CUDAGraph()
-    calls = 0
-
-    def replay() -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
-            function()
-            return
-        if calls == 2:
-            with torch.cuda.graph(graph):
-                function()
-        graph.replay()
-
-    return replay
