@@ -88,7 +88,7 @@ def prediction_interval(
     >>> chinchilla = sf.fit(sf.load_dataset("chinchilla").drop_worst(40))
     >>> new = prediction_interval(chinchilla, {"width": 4096, "depth": 40, "tokens": 1e12})
     >>> new.mean.round(2).tolist(), new.new_run.round(2).tolist()
-    ([[1.97, 2.01]], [[1.96, 2.02]])
+    ([[2.03, 2.06]], [[2.02, 2.07]])
     """
     check_level(level)
     columns = _columns(fit, points)

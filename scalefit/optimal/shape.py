@@ -175,7 +175,7 @@ def optimal_shape(
     if open_parameters := _open_parameters(fit, plan):
         return _undetermined(plan, open_parameters)
     best = find_shapes(plan)
-    values = {name: float(value[0]) for name, value in quantities(best).items()}
+    values: dict[str, Any] = {name: float(value[0]) for name, value in quantities(best).items()}
     params = float(space.count.params(values["width"], values["depth"]))
     shape = OptimalShape(
         budget=budget,

@@ -1,0 +1,137 @@
+"""Runs that could be trained next, and what each costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.errors import OptionError
+from scalefit.fitting import Fit
+from scalefit.optimal.counts import BLOCKS, Count
+from scalefit.runs import Runs
+
+__all__ = ["Candidates", "candidate_grid", "parse_levels", "run_cost"]
+
+Array = NDArray[np.float64]
+
+LEVELS = 10
+MOST_CANDIDATES = 200_000
+WIDTH_STEP = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Runs to choose from.
+
+    Attributes
+    ----------
+    columns : mapping of str to (n,) float array
+        The law's columns.
+    flops : (n,) float array
+        Training compute of each; ones where the columns do not tell it.
+    """
+
+    columns: Mapping[str, Array]
+    flops: Array
+
+    def __len__(self) -> int:
+        return len(self.flops)
+
+    def where(self, keep: NDArray[np.bool_]) -> Candidates:
+        """Some of the candidates."""
+        return Candidates({name: x[keep] for name, x in self.columns.items()}, self.flops[keep])
+
+
+def candidate_grid(
+    fit: Fit,
+    levels: Mapping[str, Array] | None = None,
+    *,
+    count: Count = BLOCKS,
+    max_flops: float | None = None,
+) -> Candidates:
+    """Combine levels of the law's columns into a grid of runs.
+
+    Parameters
+    ----------
+    fit : Fit
+    levels : mapping of str to array, optional
+        Values of each column. A column left out takes ten values in equal ratios over the range of the table,
+        widths rounded to multiples of 64 and depths to whole layers.
+    count : Count
+        Counts the operations of a run.
+    max_flops : float, optional
+        Most compute of one run; by default the largest of the table's own runs.
+
+    Raises
+    ------
+    OptionError
+        If a level is not positive, a column is not one of the law's, or nothing is left below `max_flops`.
+    """
+    levels = dict(levels or {})
+    for name, values in levels.items():
+        if name not in fit.law.columns:
+            raise OptionError(f"the law {fit.law} has no column {name!r}; it has {', '.join(fit.law.columns)}")
+        if not (np.isfinite(values) & (values > 0)).all():
+            raise OptionError(f"a level of {name} is not a positive number")
+    axes = [np.unique(levels.get(name, _levels(name, fit.runs))) for name in fit.law.columns]
+    if (n := math.prod(len(axis) for axis in axes)) > MOST_CANDIDATES:
+        raise OptionError(f"the grid has {n} runs, more than {MOST_CANDIDATES}; give fewer levels of a column")
+    grid = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
+    columns = dict(zip(fit.law.columns, grid, strict=True))
+    candidates = Candidates(columns, run_cost(columns, count))
+    most = float(run_cost(fit.runs, count).max()) if max_flops is None else max_flops
+    affordable = candidates.flops <= most * (1 + 1e-9)
+    if not affordable.any():
+        raise OptionError(
+            f"every run of the grid costs more than {most:.3g} operations; the cheapest costs "
+            f"{candidates.flops.min():.3g}: raise --max-flops or give smaller levels"
+        )
+    return candidates.where(affordable)
+
+
+def run_cost(columns: Mapping[str, Array] | Runs, count: Count) -> Array:
+    """Training compute of runs, from width, depth and tokens or from params and tokens; else one each."""
+    if all(name in columns for name in ("width", "depth", "tokens")):
+        return count.train(columns["width"], columns["depth"], columns["tokens"])
+    if "params" in columns and "tokens" in columns:
+        return np.asarray(6.0 * columns["params"] * columns["tokens"])
+    length = len(columns) if isinstance(columns, Runs) else len(next(iter(columns.values())))
+    return np.ones(length)
+
+
+def _levels(name: str, runs: Runs) -> Array:
+    low, high = float(runs[name].min()), float(runs[name].max())
+    values = np.geomspace(low, high, LEVELS)
+    if name == "depth":
+        values = np.round(values)
+    elif name == "width" and low >= WIDTH_STEP:
+        values = WIDTH_STEP * np.round(values / WIDTH_STEP)
+    return np.unique(np.clip(values, low, high))
+
+
+def parse_levels(text: str, name: str) -> Array:
+    """Read levels: numbers with commas, or ``FROM:TO:HOW_MANY`` in equal ratios.
+
+    Examples
+    --------
+    >>> parse_levels("8,16", "depth").tolist(), parse_levels("1e9:1e11:3", "tokens").round(-6).tolist()
+    ([8.0, 16.0], [1000000000.0, 10000000000.0, 100000000000.0])
+    """
+    parts = text.split(":")
+    try:
+        if len(parts) == 3:
+            low, high, n = float(parts[0]), float(parts[1]), int(parts[2])
+            values = np.geomspace(low, high, n) if 0 < low <= high and n >= 1 else np.array([np.nan])
+        else:
+            values = np.array([float(part) for part in text.split(",")])
+    except ValueError:
+        values = np.array([np.nan])
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise OptionError(f"levels of {name} {text!r}: write positive numbers with commas, or FROM:TO:HOW_MANY")
+    if name == "depth":
+        values = np.round(values)
+    return values

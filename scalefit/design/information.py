@@ -1,0 +1,119 @@
+"""A fitted law to first order: what its table tells of the parameters, and what further runs would add."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.centred import CentredLaw, centre
+from scalefit.derivatives import jacobian
+from scalefit.design.candidates import Candidates
+from scalefit.design.exchange import Choice
+from scalefit.design.quantity import Quantity
+from scalefit.errors import DataError
+from scalefit.fitting import Fit
+from scalefit.problem import Problem
+
+__all__ = ["linearise"]
+
+Array = NDArray[np.float64]
+
+VAGUE = 30.0
+"""Prior standard deviation of an exponent, of a coefficient over its size and of L0 over the smallest loss. It lets
+a table that determines nothing be planned from, and changes no error below one by more than 0.1 %."""
+
+NOISE_FREE = 1e-12
+"""Residuals below this are rounding."""
+
+_DIFFERENCE = 1e-5
+
+
+def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: float) -> tuple[Choice, float, float]:
+    """Write the choice of runs in the free parameters of the centred law.
+
+    Returns
+    -------
+    choice : Choice
+    estimate : float
+        The quantity at the fit, on its scale.
+    prior : float
+        Its variance under the vague prior alone.
+
+    Raises
+    ------
+    DataError
+        If the fit leaves no residuals.
+    """
+    weights = fit.runs[fit.weights] if fit.weights else None
+    table = centre(fit.law, fit.runs, fit.objective, fit.constraints, weights)
+    free = _free_point(table, fit)
+    inside = np.array([not _held(fit, name) for name in table.free_names])
+    own = jacobian(table.problem, free)[:, inside]
+    if weights is not None:
+        own *= np.sqrt(weights / weights.mean())[:, None]
+    residuals = fit.residuals
+    noise = float(np.sqrt(residuals @ residuals / max(1, len(residuals) - inside.sum())))
+    if noise < NOISE_FREE:
+        raise DataError("the law fits every row exactly, so that nothing is known of the scatter; give measured losses")
+    smallest = float(fit.runs["loss"].min())
+    sizes = [_prior_scale(name, value, smallest) for name, value in zip(table.free_names, free, strict=True)]
+    spread = VAGUE * np.array(sizes)[inside]
+    direction = _gradient(table, quantity, free)[inside]
+    choice = Choice(
+        covariance=_inverse(own.T @ own / noise**2, spread),
+        gradients=jacobian(_on_candidates(table, candidates), free)[:, inside] / noise,
+        direction=direction,
+        costs=candidates.flops,
+        budget=budget,
+    )
+    return choice, quantity.value(table.plain(free)), float(((direction * spread) ** 2).sum())
+
+
+def _free_point(table: CentredLaw, fit: Fit) -> Array:
+    """The free parameters of the centred law at the fit."""
+    references = dict(zip((t.coefficient for t in fit.law.terms), table.log_references, strict=True))
+    values = []
+    for name in table.free_names:
+        value = fit.params[name]
+        if name in references:
+            value *= np.exp(-fit.params["alpha_" + name.removeprefix("c_")] * references[name])
+        values.append(value)
+    return np.array(values)
+
+
+def _held(fit: Fit, name: str) -> bool:
+    """Whether a parameter stands at a bound; it is planned for as though it were known."""
+    term = "c_" + name.partition("_")[2]
+    return name in fit.limits or (term in fit.params and fit.params[term] == 0)
+
+
+def _prior_scale(name: str, value: float, smallest_loss: float) -> float:
+    if name.startswith("alpha_"):
+        return 1.0
+    return smallest_loss if name == "L0" else max(value, 1e-12)
+
+
+def _gradient(table: CentredLaw, quantity: Quantity, free: Array) -> Array:
+    """Derivative of the quantity by the free parameters, by central differences."""
+    gradient = np.empty(len(free))
+    for i, value in enumerate(free):
+        step = _DIFFERENCE * max(abs(value), 1e-3)
+        shifted = [free + sign * step * np.eye(len(free))[i] for sign in (1, -1)]
+        high, low = (quantity.value(table.plain(point)) for point in shifted)
+        gradient[i] = (high - low) / (2 * step)
+    return gradient
+
+
+def _on_candidates(table: CentredLaw, candidates: Candidates) -> Problem:
+    """The problem's law at the candidates in place of the table's rows."""
+    logs = np.log(np.stack([term.argument(candidates.columns) for term in table.law.terms]))
+    target = np.zeros(len(candidates))
+    return replace(table.problem, logs=logs - table.log_references[:, None], target=target, weights=None)
+
+
+def _inverse(information: Array, spread: Array) -> Array:
+    """Covariance of the parameters under the table's information and the prior, scaled for accuracy."""
+    scaled = information * spread * spread[:, None] + np.eye(len(spread))
+    return np.asarray(np.linalg.inv(scaled) * spread * spread[:, None])

@@ -1,0 +1,201 @@
+"""Which runs to train next: those that shrink the interval of a chosen quantity most.
+
+The fitted law and the scatter s of its residuals give, to first order, the covariance (s^-2 J' W J)^-1 of the
+parameters with J the derivatives of t(L) at the runs of the table, and what any further run would add to its inverse.
+Rows count as independent, also those of one training run, and the law as true: the expected interval is that of the
+formula.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from scipy.special import ndtri
+
+from scalefit.design.candidates import Candidates, candidate_grid
+from scalefit.design.exchange import choose_runs, variance_after
+from scalefit.design.information import linearise
+from scalefit.design.quantity import Quantity, parse_quantity
+from scalefit.errors import OptionError, ScalefitWarning
+from scalefit.fitting import Fit
+from scalefit.optimal.budget import Space
+from scalefit.uncertainty.samples import check_level
+
+__all__ = ["SuggestedRun", "Suggestion", "suggest_runs"]
+
+Interval = tuple[float, float]
+
+OPEN = 0.5
+"""A quantity whose error is above this share of what the vague prior alone gives is not determined."""
+
+
+@dataclass(frozen=True)
+class SuggestedRun:
+    """One run to train.
+
+    Attributes
+    ----------
+    point : mapping of str to float
+        Its columns, such as width, depth and tokens.
+    flops : float
+        What it costs.
+    expected : (float, float)
+        Interval of the quantity expected after this run and those before it; nan where no estimate is known.
+    error : float
+        Its standard error, in ln for a quantity whose interval is a factor.
+    """
+
+    point: Mapping[str, float]
+    flops: float
+    expected: Interval
+    error: float
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Runs to train next.
+
+    Attributes
+    ----------
+    quantity : str
+    factor : bool
+        Whether its standard errors are in ln.
+    estimate : float
+        By the fit; nan where the table does not determine it.
+    level : float
+    before, after : (float, float)
+        Interval by the formula, with the table alone and with the suggested runs.
+    error_before, error_after : float
+        Standard errors; inf before where the table does not determine the quantity.
+    runs : tuple of SuggestedRun
+        In the order in which they help most.
+    flops : float
+        Cost of all of them.
+    n_candidates : int
+    warnings : tuple of ScalefitWarning
+    """
+
+    quantity: str
+    factor: bool
+    estimate: float
+    level: float
+    before: Interval
+    after: Interval
+    error_before: float
+    error_after: float
+    runs: tuple[SuggestedRun, ...]
+    flops: float
+    n_candidates: int
+    warnings: tuple[ScalefitWarning, ...]
+
+
+def suggest_runs(
+    fit: Fit,
+    quantity: str = "alpha_depth",
+    n_runs: int = 10,
+    candidates: Candidates | None = None,
+    *,
+    budget: float = math.inf,
+    space: Space | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Suggestion:
+    """Suggest the runs that leave the smallest expected interval of a quantity.
+
+    Parameters
+    ----------
+    fit : Fit
+    quantity : str
+        See `parse_quantity`: ``"alpha_depth"``, ``"ratio@params=1e10"``, ``"loss@width=4096,depth=40,tokens=1e12"``.
+    n_runs : int
+        Most runs to suggest.
+    candidates : Candidates, optional
+        What to choose from; a grid inside the table's ranges by default.
+    budget : float
+        Most compute of all suggested runs together.
+    space : Space, optional
+        The count of operations, and of parameters for budgets.
+    level : float
+    seed : int
+        Of the random starts of the exchange.
+
+    Raises
+    ------
+    OptionError
+        If the quantity is unknown, or no candidate fits the budget.
+    DataError
+        If the fit leaves no residuals, so that nothing is known of the scatter.
+
+    Examples
+    --------
+    >>> import scalefit as sf
+    >>> chinchilla = sf.fit(sf.load_dataset("chinchilla").drop_worst(40))
+    >>> plan = suggest_runs(chinchilla, "alpha_depth", n_runs=10)
+    >>> plan.error_after < 0.5 * plan.error_before
+    True
+    """
+    check_level(level)
+    if n_runs < 1:
+        raise OptionError(f"n_runs is {n_runs} and must be at least 1")
+    space = space or Space()
+    wanted = parse_quantity(quantity, fit, space)
+    candidates = candidates or candidate_grid(fit, count=space.count)
+    if candidates.flops.min() > budget:
+        raise OptionError(
+            f"the budget of {budget:.3g} operations pays for no candidate; the cheapest costs "
+            f"{candidates.flops.min():.3g}"
+        )
+    choice, estimate, prior = linearise(fit, wanted, candidates, budget)
+    chosen = choose_runs(choice, n_runs, seed)
+    variances = [variance_after(choice, chosen[:i]) for i in range(len(chosen) + 1)]
+    known = variances[0] < OPEN**2 * prior
+    ends = _Ends(wanted, estimate if known else float("nan"), float(ndtri((1 + level) / 2)))
+    columns = candidates.columns
+    runs = tuple(
+        SuggestedRun(
+            MappingProxyType({name: float(x[i]) for name, x in columns.items()}),
+            float(candidates.flops[i]),
+            ends.interval(variance),
+            math.sqrt(variance),
+        )
+        for i, variance in zip(chosen, variances[1:], strict=True)
+    )
+    return Suggestion(
+        quantity=wanted.name,
+        factor=wanted.log,
+        estimate=wanted.plain(ends.estimate),
+        level=level,
+        before=ends.interval(variances[0]),
+        after=ends.interval(variances[-1]),
+        error_before=math.sqrt(variances[0]) if known else float("inf"),
+        error_after=math.sqrt(variances[-1]),
+        runs=runs,
+        flops=float(candidates.flops[chosen].sum()),
+        n_candidates=len(candidates),
+        warnings=() if known else (_not_determined(wanted),),
+    )
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """Turns variances of a quantity into intervals in plain units; nan around an estimate that is nan."""
+
+    quantity: Quantity
+    estimate: float
+    quantile: float
+
+    def interval(self, variance: float) -> Interval:
+        half = self.quantile * math.sqrt(variance)
+        return self.quantity.plain(self.estimate - half), self.quantity.plain(self.estimate + half)
+
+
+def _not_determined(quantity: Quantity) -> ScalefitWarning:
+    return ScalefitWarning(
+        "quantity-not-determined",
+        f"the table does not determine {quantity.name}; the fit holds no estimate of it.",
+        "Train the suggested runs first: the standard error is the one expected after them, at the fitted law.",
+        {"quantity": quantity.name},
+    )
