@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -122,7 +123,7 @@ def _one_of(found: list[str], role: str, grid: Grid) -> tuple[str | None, Scalef
     first = grid.column(found[0])
     if all(_same(first, grid.column(other)) for other in found[1:]):
         return found[0], None
-    listed, remedy = ", ".join(found), f"choose one with --column {role}={found[0]}"
+    listed, remedy = ", ".join(found), f"choose one with --column {shlex.quote(f'{role}={found[0]}')}"
     if role in _MUST_BE_CLEAR:
         raise DataError(f"{grid.name}: {listed} may each be the {role}; {remedy}")
     message = f"{listed} of {grid.name} may each be the column {role}; none was taken."
@@ -146,7 +147,7 @@ def _loss_column(grid: Grid, taken: set[str]) -> str:
         best = next((name for name in found if "val" in name.lower() or "eval" in name.lower()), found[0])
         raise DataError(
             f"{grid.name} has {len(found)} columns that may be the loss: {', '.join(found)}; "
-            f"choose one with --loss, for example --loss {best}"
+            f"choose one with --loss, for example --loss {shlex.quote(best)}"
         )
     for name in grid.names:
         last = normal_name(name.replace("/", ".").split(".")[-1])
@@ -154,7 +155,7 @@ def _loss_column(grid: Grid, taken: set[str]) -> str:
         if unit is not None:
             raise DataError(
                 f"{grid.name} has no loss column, but {name} looks like a loss in {unit}; "
-                f"if it is, say --loss {name} --loss-unit {unit}"
+                f"if it is, say --loss {shlex.quote(name)} --loss-unit {unit}"
                 + (f" or --column loss='log({name})'" if unit == "perplexity" and name.isidentifier() else "")
             )
     raise DataError(

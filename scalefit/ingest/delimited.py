@@ -112,11 +112,7 @@ def _fit_to_header(
             return names, [row[:-1] for row in rows], {}
         if _counts_up([row[0] for row in rows]):
             return ["", *names], rows, {}
-    wrong = {
-        i: f"{len(row)} cell{'s' * (len(row) != 1)} where the header has {k}"
-        for i, row in enumerate(rows)
-        if len(row) != k
-    }
+    wrong = {i: f"{_cells(len(row))} where the header has {k}" for i, row in enumerate(rows) if len(row) != k}
     if 2 * len(wrong) > len(rows):
         i = next(iter(wrong))
         raise DataError(
@@ -124,6 +120,10 @@ def _fit_to_header(
             f"cells and the header {k}; say --delimiter, or write decimal commas in a file split by semicolons"
         )
     return names, rows, wrong
+
+
+def _cells(n: int) -> str:
+    return "1 cell" if n == 1 else f"{n} cells"
 
 
 def _counts_up(cells: list[str]) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from scalefit.runs import Runs
 
-ROWS = [(m, l, D) for m in (512, 1024, 2048) for l in (8, 16, 32) for D in (10**9, 10**10, 10**11)]
+ROWS = [(m, n, D) for m in (512, 1024, 2048) for n in (8, 16, 32) for D in (10**9, 10**10, 10**11)]
 
 
 def law(width: np.ndarray, depth: np.ndarray, tokens: np.ndarray) -> np.ndarray:
@@ -21,7 +21,7 @@ def law(width: np.ndarray, depth: np.ndarray, tokens: np.ndarray) -> np.ndarray:
 @pytest.fixture
 def table() -> list[tuple[int, int, int, float]]:
     """27 rows of width, depth, tokens, loss."""
-    return [(m, l, D, float(law(np.float64(m), np.float64(l), np.float64(D)))) for m, l, D in ROWS]
+    return [(m, n, D, float(law(np.float64(m), np.float64(n), np.float64(D)))) for m, n, D in ROWS]
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ SEEDS = [
     '"Step","w512-d8 - val/loss","w512-d8 - val/loss__MIN"\n"1000","4.5","4.5"\n"2000","",""\n"3000","4.25","4.2"\n',
     "Wall time,Step,Value\n1700000000,1000,3.6\n1700000060,2000,3.4\n",
     "epoch,step,train_loss_step,val_loss\n0,50,4.0,\n0,50,,3.85\n0,150,3.8,\n0,150,,3.5\n",
-    '{"run_name": "512x8", "width": 512, "tokens": 1000000000, "final_loss": 4.5}\n{"run_name": "b", "final_loss": 4}\n',
+    '{"run_name": "512x8", "width": 512, "tokens": 1000000, "final_loss": 4.5}\n{"run_name": "b", "final_loss": 4}\n',
     '[{"width": 512, "loss": 4.5}, {"width": 1024, "loss": null}]',
     '{"log_history": [{"loss": 4.0, "step": 100}, {"eval_loss": 3.9, "step": 100}, {"train_loss": 3.8}]}',
     "model_name,hidden_size,training_tokens,val_loss\nm0,512,1B,4.5\nm1,512,1.0 billion,4.0\nm2,512,10_000_000,3.7\n",
@@ -32,8 +32,9 @@ SEEDS = [
     "512 8 4.5\n1024 16 3.5\n",
 ]
 PIECES = [
-    ",", ";", "\t", "|", '"', "'", "\n", "\r", "\r\n", "\x00", ".", "-", "=", "+1", "@", "1,024", "1.024", "1e999", "NaN",
-    "inf", "10B", "%", "loss", "width", "\ufeff", "\u00a0", "\ud7ff", "é", "#", "# ", "{", "}", "[", "]", ":", "9" * 30,
+    ",", ";", "\t", "|", '"', "'", "\n", "\r", "\r\n", "\x00", ".", "-", "=", "+1", "@", "1,024", "1.024", "1e999",
+    "NaN", "inf", "10B", "%", "loss",
+    "width", "\ufeff", "\u00a0", "\ud7ff", "é", "#", "# ", "{", "}", "[", "]", ":", "9" * 30,
     "0", " ", "null", "true", "Infinity", "-Infinity", "1_000", "run", "__MIN", " - ",
 ]  # fmt: skip
 
@@ -74,8 +75,7 @@ def read_and_return(data: bytes, folder) -> bool:
     path.write_bytes(data)
     try:
         runs = Runs.from_csv(path)
-    except ScalefitError as error:
-        assert str(error)
+    except ScalefitError:
         return False
     for name in runs.columns:
         assert not np.isinf(runs[name]).any()

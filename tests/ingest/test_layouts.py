@@ -50,7 +50,7 @@ def test_quoted_cells_keep_their_lines(table, write, assert_law):
     assert runs.row_name(1) == "row 2 (line 4) of runs.csv"
 
 
-def test_gzip_by_content(table, write, assert_law, tmp_path):
+def test_gzip_by_content(table, assert_law, tmp_path):
     path = tmp_path / "runs.csv.gz"
     path.write_bytes(gzip.compress(lines_of(table, HEADERS[0]).encode()))
     assert_law(Runs.from_csv(path))
@@ -100,7 +100,7 @@ def test_a_mark_with_two_readings_is_refused_until_told(write):
 
 def test_contradicting_marks_are_refused(write):
     path = write("width;depth;loss;lr\n512;8;4,54321;0.001\n1024;8;4,25011;0.001\n")
-    with pytest.raises(DataError, match="'4,54321' has a decimal comma and '0.001' a decimal point"):
+    with pytest.raises(DataError, match=r"'4,54321' has a decimal comma and '0\.001' a decimal point"):
         Runs.from_csv(path)
     assert Runs.from_csv(path, options=ReadOptions(decimal=","))["loss"].tolist() == [4.54321, 4.25011]
 

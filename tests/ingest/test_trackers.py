@@ -16,13 +16,13 @@ def csv_text(rows, quote='"'):
     return "\n".join(",".join(f"{quote}{cell}{quote}" for cell in row) for row in rows) + "\n"
 
 
-def chart(table, names=("w{m}-d{l}",), metrics=("val/loss",), axis="Step"):
-    shapes = dict.fromkeys((m, l) for m, l, _, _ in table)
-    loss = {(m, l, D): L for m, l, D, L in table}
-    columns = [(m, l, metric, tail) for m, l in shapes for metric in metrics for tail in ("", "__MIN", "__MAX")]
-    rows = [[axis, *(f"{names[0].format(m=m, l=l)} - {metric}{tail}" for m, l, metric, tail in columns)]]
+def chart(table, names=("w{m}-d{n}",), metrics=("val/loss",), axis="Step"):
+    shapes = dict.fromkeys((m, n) for m, n, _, _ in table)
+    loss = {(m, n, D): L for m, n, D, L in table}
+    columns = [(m, n, metric, tail) for m, n in shapes for metric in metrics for tail in ("", "__MIN", "__MAX")]
+    rows = [[axis, *(f"{names[0].format(m=m, n=n)} - {metric}{tail}" for m, n, metric, tail in columns)]]
     for D in (10**9, 10**10, 10**11):
-        rows.append([D // 10**6, *(loss[m, l, D] for m, l, _, _ in columns)])
+        rows.append([D // 10**6, *(loss[m, n, D] for m, n, _, _ in columns)])
         rows.append([D // 10**6 + 1, *("" for _ in columns)])
     return csv_text(rows)
 
@@ -37,14 +37,14 @@ def test_wandb_chart(table, write, assert_law):
 
 
 def test_wandb_chart_with_dashes_in_names_and_another_axis(table, write, assert_law):
-    text = chart(table, names=("sweep - big - {m}x{l}",), axis="train/tokens_millions")
+    text = chart(table, names=("sweep - big - {m}x{n}",), axis="train/tokens_millions")
     options = ReadOptions(columns={"tokens": "`train/tokens_millions`*1e6"}, pattern=r"(?P<width>\d+)x(?P<depth>\d+)")
     assert_law(Runs.from_csv(write(text), options=options))
 
 
 def test_wandb_chart_of_two_losses_must_be_chosen(table, write, assert_law):
     path = write(chart(table, metrics=("train/loss", "val/loss")))
-    with pytest.raises(DataError, match="has 2 columns that may be the loss: train/loss, val/loss; .*--loss val/loss"):
+    with pytest.raises(DataError, match=r"has 2 columns that may be the loss: train/loss, val/loss; .*--loss val/loss"):
         Runs.from_csv(path)
     options = ReadOptions(columns={"tokens": "Step*1e6"}, pattern=SHAPE, loss="val/loss")
     assert_law(Runs.from_csv(path, options=options))
@@ -114,12 +114,12 @@ def test_trainer_state_never_takes_the_mean_over_training(write):
 
 
 def records(table):
-    return [{"width": m, "depth": l, "tokens": D, "final_loss": L} for m, l, D, L in table]
+    return [{"width": m, "depth": n, "tokens": D, "final_loss": L} for m, n, D, L in table]
 
 
 def test_json_forms(table, write, assert_law):
     rows = records(table)
-    nested = [{"config": {"model": {"d_model": m, "n_layer": l}}, "tokens": D, "loss": L} for m, l, D, L in table]
+    nested = [{"config": {"model": {"d_model": m, "n_layer": n}}, "tokens": D, "loss": L} for m, n, D, L in table]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     by_run = {f"r{i}": row for i, row in enumerate(rows)}
     for document in (rows, nested, columns, {"runs": rows, "note": "x"}, by_run):
@@ -172,10 +172,10 @@ def test_parquet_and_excel(table, tmp_path, assert_law):
 
 def test_a_folder_is_one_run_a_file(table, write, assert_law, tmp_path):
     for m in (512, 1024, 2048):
-        for l in (8, 16, 32):
-            rows = [(D // 10**6, L) for w, d, D, L in table if (w, d) == (m, l)]
+        for n in (8, 16, 32):
+            rows = [(D // 10**6, L) for w, d, D, L in table if (w, d) == (m, n)]
             text = "Step,loss\n" + "".join(f"{s},{L}\n" for s, L in rows)
-            write(text, f"logs/w{m}-d{l}.csv")
+            write(text, f"logs/w{m}-d{n}.csv")
     (tmp_path / "logs" / "notes.txt").write_text("nothing")
     options = ReadOptions(columns={"tokens": "Step*1e6"}, pattern=SHAPE)
     runs = Runs(read(tmp_path / "logs", options))
@@ -203,7 +203,7 @@ def read(path, options):
 
 def test_a_forced_format(table, write):
     path = write(chart(table))
-    with pytest.raises(DataError, match="has 9 columns that may be the loss|twice|may be the loss"):
+    with pytest.raises(DataError, match=r"has 9 columns .* --loss 'w512-d8 - val/loss'"):
         Runs.from_csv(path, options=ReadOptions(format="csv"))
     with pytest.raises(DataError, match="is no W&B chart export"):
         Runs.from_csv(write("a,loss\n1,2\n"), options=ReadOptions(format="wandb-chart"))
@@ -225,7 +225,7 @@ UNITS = {
 @pytest.mark.parametrize(("unit", "scale"), UNITS.items())
 def test_loss_units_become_nats(table, write, assert_law, unit, scale):
     factor, recorded = scale
-    rows = "".join(f"{m},{l},{D},{float(np.exp(L) if factor is None else L * factor)!r}\n" for m, l, D, L in table)
+    rows = "".join(f"{m},{n},{D},{float(np.exp(L) if factor is None else L * factor)!r}\n" for m, n, D, L in table)
     path = write("width,depth,tokens,measure\n" + rows)
     runs = Runs.from_csv(path, options=ReadOptions(loss="measure", loss_unit=unit))
     assert_law(runs, tolerance=1e-12)
@@ -248,6 +248,4 @@ HOSTILE_PATTERNS = [
 @pytest.mark.parametrize("pattern", HOSTILE_PATTERNS)
 def test_patterns_that_are_refused(write, pattern):
     with pytest.raises(OptionError, match="pattern"):
-        Runs.from_csv(
-            write("run,loss\naaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa,3\n"), options=ReadOptions(pattern=pattern)
-        )
+        Runs.from_csv(write(f"run,loss\n{'a' * 40},3\n"), options=ReadOptions(pattern=pattern))
