@@ -178,13 +178,18 @@ class Runs:
         unknown column.
         """
         mask = evaluate_condition(condition, {**self.table.texts, **self.table.columns})
-        return Runs(self.table.keep(mask, f"where {condition} is false", f"where {condition}"))
+        return self._kept(mask, f"where {condition} is false", f"where {condition}")
+
+    def _kept(self, mask: NDArray[np.bool_], reason: str, step: str) -> Runs:
+        if not mask.any():
+            raise DataError(f"{step} leaves no row of the {len(self)} in {self.origin.name}; relax it")
+        return Runs(self.table.keep(mask, reason, step))
 
     def min_tokens(self, tokens: float) -> Runs:
         """Keep the rows with at least so many tokens."""
         mask = self["tokens"] >= tokens
         shown = show_number(tokens)
-        return Runs(self.table.keep(mask, f"fewer than {shown} tokens", f"min-tokens {shown}"))
+        return self._kept(mask, f"fewer than {shown} tokens", f"min-tokens {shown}")
 
     def drop_worst(self, k: int) -> Runs:
         """Drop the k largest losses: every row whose loss is at least the k-th largest.

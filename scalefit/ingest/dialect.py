@@ -70,7 +70,7 @@ def layout(
     records: Sequence[Sequence[str]], name: str, options: ReadOptions, delimiter: str, own: str | None = None
 ) -> Dialect:
     """Find the header among the first records; errors as in `recognise`."""
-    header = _header(records)
+    header = _header(records, 1 if own else 0)
     if header is None:
         raise DataError(f"{name} holds no table: no line has more than blanks")
     first = records[header]
@@ -122,8 +122,8 @@ def _delimiter(lines: Sequence[str]) -> str:
     return best
 
 
-def _header(records: Sequence[Sequence[str]]) -> int | None:
-    """Return the index of the header: the first record with as many filled cells as tables have.
+def _header(records: Sequence[Sequence[str]], start: int) -> int | None:
+    """Return the index of the header: the first record from `start` with as many filled cells as tables have.
 
     Title lines above it (one filled cell where later lines have several) and comments are passed over.
     """
@@ -132,6 +132,6 @@ def _header(records: Sequence[Sequence[str]]) -> int | None:
     for i, n in enumerate(filled):
         is_comment = n > 0 and records[i][0].startswith("# ") and n < widest
         is_title = n == 1 < widest and i + 1 < len(records)
-        if n and not is_comment and not is_title:
+        if i >= start and n and not is_comment and not is_title:
             return i
     return None

@@ -107,7 +107,7 @@ def _left_out(runs: Runs) -> list[RenderableType]:
     steps = [f"{s.name}: {s.before} rows, {s.after} kept" for s in runs.selections]
     if not runs.n_dropped:
         return [Text("nothing was left out"), *map(Text, steps)]
-    head = [f"{runs.n_dropped} rows were left out:"]
+    head = ["1 row was left out:" if runs.n_dropped == 1 else f"{runs.n_dropped} rows were left out:"]
     if runs.n_dropped > _LISTED:
         head += [f"  {count} because {reason}" for reason, count in list(runs.dropped.counts().items())[:_LISTED]]
     several = len(runs.dropped.places.names) > 1
