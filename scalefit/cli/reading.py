@@ -126,7 +126,7 @@ def reads_runs(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _request(
-    runs: Sources,
+    sources: Sources,
     column: Columns = None,
     loss: Loss = None,
     loss_unit: LossUnit = None,
@@ -157,7 +157,7 @@ def _request(
         delimiter=delimiter,
         keep_unfinished=keep_unfinished,
     )
-    return RunsRequest(tuple(runs), options, tuple(where or ()), _count(min_tokens), select, drop_worst)
+    return RunsRequest(tuple(sources), options, tuple(where or ()), _count(min_tokens), select, drop_worst)
 
 
 def _definition(text: str) -> tuple[str, str]:
