@@ -71,7 +71,7 @@ def _at_edge(shape: OptimalShape, name: str, fit: Fit) -> ScalefitWarning:
 def _extrapolates(shape: OptimalShape) -> ScalefitWarning:
     far = {name: d for name, d in shape.decades.items() if abs(d) >= WORTH_SAYING}
     parts = [
-        f"{name} {getattr(shape, name):.3g} lies {abs(d):.1f} decades {'above' if d > 0 else 'below'}"
+        f"{name} {getattr(shape, name):.4g} lies {abs(d):.1f} decades {'above' if d > 0 else 'below'}"
         for name, d in far.items()
     ]
     return ScalefitWarning(

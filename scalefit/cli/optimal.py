@@ -1,0 +1,139 @@
+"""`scalefit optimal`: the best width, depth and tokens for a budget, with intervals."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scalefit.cli.app import app
+from scalefit.cli.law_options import FitRequest, opens_fit
+from scalefit.cli.output import AsJson, Force, Strict, finish, print_json, print_report, refuse_to_overwrite
+
+if TYPE_CHECKING:
+    from scalefit.fitting import Fit
+    from scalefit.optimal import Budget, Space
+    from scalefit.uncertainty.samples import Samples
+
+_BUDGET, _MODEL, _SURE = "The budget: a number, several with commas, or FROM:TO:HOW_MANY", "The model", "Certainty"
+
+Limit = Annotated[str | None, typer.Option(rich_help_panel=_BUDGET)]
+CountText = Annotated[
+    str,
+    typer.Option(
+        rich_help_panel=_MODEL,
+        help="12m2l, gpt2, llama or chinchilla with settings (llama:vocabulary=128256), or PARAMS[;FLOPS_PER_TOKEN]",
+    ),
+]
+ServingText = Annotated[
+    str, typer.Option(rich_help_panel=_MODEL, help="Settings such as context=8192,batch=4,bandwidth=3.35e12")
+]
+Ranges = Annotated[
+    list[str] | None,
+    typer.Option("--range", metavar="NAME=LOW:HIGH", rich_help_panel=_MODEL, help="Range of width, depth or tokens"),
+]
+Level = Annotated[float, typer.Option(rich_help_panel=_SURE, help="Confidence level of intervals")]
+
+
+@app.command()
+@opens_fit
+def optimal(
+    request: FitRequest,
+    params: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Most parameters")] = None,
+    flops: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Training compute")] = None,
+    memory: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Most bytes when served")] = None,
+    latency: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Most seconds per token")] = None,
+    tokens: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Training tokens, if fixed")] = None,
+    count: CountText = "12m2l",
+    serving: ServingText = "",
+    ranges: Ranges = None,
+    head_size: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="Width of a head")] = 64,
+    multiple: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="The width is a multiple of it")] = 64,
+    layers: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="The depth is a multiple of it")] = 1,
+    best: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="Feasible shapes to name")] = 5,
+    methods: Annotated[
+        str | None, typer.Option(rich_help_panel=_SURE, help="Of pairs, cluster, posterior, or none [all]")
+    ] = None,
+    resamples: Annotated[int, typer.Option(rich_help_panel=_SURE, help="Bootstrap replicates")] = 1000,
+    level: Level = 0.95,
+    plot: Annotated[Path | None, typer.Option(help="Write the figure to a .png, .pdf or .svg file")] = None,
+    as_json: AsJson = False,
+    force: Force = False,
+    strict: Strict = False,
+) -> None:
+    """Find the width, depth and tokens with the lowest predicted loss within a budget.
+
+    Ends with status 3 if the data do not determine the best shape.
+    """
+    from scalefit.optimal import Rounding, optimal_shape
+    from scalefit.report.optimal import optimal_report, shape_document
+
+    refuse_to_overwrite(force, plot)
+    given = {"params": params, "flops": flops, "memory": memory, "latency": latency, "tokens": tokens}
+    budgets, space = read_budgets(given), read_space(count, serving, ranges)
+    rounding = Rounding(head_size, multiple, layers, best)
+    result = request.open()
+    draws = draw_sets(result, methods, resamples, request.seed)
+    shapes = [optimal_shape(result, b, draws, space=space, rounding=rounding, level=level) for b in budgets]
+    if as_json:
+        print_json([shape_document(shape) for shape in shapes])
+    else:
+        print_report(optimal_report(shapes))
+    answered = all(shape.determined for shape in shapes)
+    if plot is not None and answered:
+        from scalefit.plots import save_figure
+        from scalefit.plots_optimal import shape_figure
+
+        save_figure(shape_figure(result, budgets, draws[0] if draws else None, space), plot, overwrite=force)
+    warnings = [warning for shape in shapes for warning in shape.warnings]
+    finish(answered, warnings, strict, written=[plot if answered else None])
+
+
+def read_budgets(given: dict[str, str | None]) -> list[Budget]:
+    """Every combination of the budgets written."""
+    from scalefit.optimal import Budget, parse_budgets
+
+    values = {name: parse_budgets(text, name) for name, text in given.items() if text is not None}
+    return [Budget(**dict(zip(values, each, strict=True))) for each in product(*values.values())]
+
+
+def read_space(count: str, serving: str, ranges: list[str] | None) -> Space:
+    """The count, the serving settings and the ranges written."""
+    from scalefit.errors import OptionError
+    from scalefit.optimal import Space, parse_count, parse_serving
+
+    ends = {}
+    for text in ranges or ():
+        name, _, limits = (part.strip() for part in text.partition("="))
+        low, _, high = limits.partition(":")
+        try:
+            if name not in ("width", "depth", "tokens"):
+                raise ValueError
+            ends[name] = (float(low or 1), float(high or getattr(Space(), name)[1]))
+        except ValueError:
+            raise OptionError(f"--range {text!r} is not NAME=LOW:HIGH with width, depth or tokens") from None
+    return Space(count=parse_count(count), serving=parse_serving(serving), **ends)
+
+
+def draw_sets(fit: Fit, methods: str | None, resamples: int, seed: int) -> list[Samples]:
+    """Draws of the law by each method named; none for a law that the data do not determine."""
+    from scalefit.errors import OptionError
+
+    names = ["pairs", "cluster", "posterior"] if methods is None else [m.strip() for m in methods.split(",")]
+    if names == ["none"]:
+        return []
+    sets = []
+    for name in names:
+        if name in ("pairs", "cluster"):
+            from scalefit.uncertainty.bootstrap import bootstrap
+
+            sets.append(bootstrap(fit, resamples, method=name, seed=seed))
+        elif name == "posterior":
+            from scalefit.uncertainty.importance import importance_sample
+
+            sets.append(importance_sample(fit, seed=seed))
+        else:
+            raise OptionError(f"--methods knows pairs, cluster, posterior and none, not {name!r}")
+    return sets

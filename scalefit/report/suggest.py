@@ -1,0 +1,93 @@
+"""Suggested runs as JSON and in words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from scalefit.design import Suggestion
+from scalefit.report.text import number, remarks, table
+
+__all__ = ["suggestion_document", "suggestion_report"]
+
+Interval = tuple[float, float]
+
+
+def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
+    """Describe suggested runs in JSON types; numbers that do not exist are None."""
+    cumulative = 0.0
+    runs = []
+    for run in suggestion.runs:
+        cumulative += run.flops
+        runs.append(
+            {
+                **run.point,
+                "flops": run.flops,
+                "flops_so_far": cumulative,
+                "expected": _interval(run.expected),
+                "standard_error": run.error,
+            }
+        )
+    return {
+        "quantity": suggestion.quantity,
+        "estimate": _number(suggestion.estimate),
+        "level": suggestion.level,
+        "before": _interval(suggestion.before),
+        "after": _interval(suggestion.after),
+        "standard_error": {
+            "scale": "ln" if suggestion.factor else "plain",
+            "before": _number(suggestion.error_before),
+            "after": suggestion.error_after,
+        },
+        "runs": runs,
+        "flops": suggestion.flops,
+        "n_candidates": suggestion.n_candidates,
+        "warnings": [
+            {"code": w.code, "message": w.message, "action": w.action, "numbers": dict(w.numbers)}
+            for w in suggestion.warnings
+        ],
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _interval(ends: Interval) -> list[float | None]:
+    return [_number(end) for end in ends]
+
+
+def suggestion_report(suggestion: Suggestion) -> RenderableType:
+    """Lay out the interval before and after, and the runs in the order in which they help most."""
+    known = math.isfinite(suggestion.estimate)
+    percent = f"{100 * suggestion.level:g} %"
+    lines = [Text(f"{len(suggestion.runs)} runs for {suggestion.quantity}", style="bold")]
+    if known:
+        lines.append(
+            Text(
+                f"estimate {number(suggestion.estimate)}; {percent} interval now {_pair(suggestion.before)}, "
+                f"expected after them {_pair(suggestion.after)}"
+            )
+        )
+    scale = " (a factor, in ln)" if suggestion.factor else ""
+    before = number(suggestion.error_before, 3) if known else "unknown"
+    lines.append(Text(f"standard error{scale}: now {before}, after them {number(suggestion.error_after, 3)}"))
+    lines.append(Text(f"chosen from {suggestion.n_candidates} candidates; {number(suggestion.flops, 3)} operations"))
+    names = list(suggestion.runs[0].point)
+    rows = [
+        [
+            *(number(run.point[name]) for name in names),
+            number(run.flops, 3),
+            _pair(run.expected) if known else number(run.error, 3),
+        ]
+        for run in suggestion.runs
+    ]
+    headings = [*names, "operations", f"expected {percent}" if known else "standard error"]
+    return Group(*lines, Text(""), table(headings, rows, left=0), remarks(suggestion.warnings))
+
+
+def _pair(interval: Interval) -> str:
+    return f"{number(interval[0])} to {number(interval[1])}"
