@@ -7,6 +7,7 @@ power-scaling sensitivity (Kallioinen et al. 2024).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,14 +70,21 @@ def smooth_weights(log_weights: Array) -> tuple[Array, float]:
     -------
     weights : (n,) float array
     khat : float
-        Shape of the weights' tail: below 0.7 the weighted means can be trusted, above it they cannot.
+        Shape of the weights' tail: below 0.7 the weighted means can be trusted, above it they cannot; inf where no
+        tail can be fitted.
     """
     array_stats = _arviz()
     possible = np.isfinite(log_weights)
     weights = np.zeros(len(log_weights))
-    smoothed, khat = array_stats.psislw(-log_weights[possible])
-    weights[possible] = np.exp(smoothed - smoothed.max())
-    return weights / weights.sum(), float(khat)
+    logs = log_weights[possible]
+    khat = np.inf if np.ptp(logs) > 0 else 0.0
+    # Where the largest weights are equal, of one point drawn many times, no tail can be fitted.
+    with np.errstate(all="ignore"), contextlib.suppress(ValueError):
+        smoothed, fitted = array_stats.psislw(-logs)
+        if np.isfinite(fitted) and np.isfinite(smoothed).all():
+            logs, khat = smoothed, float(fitted)
+    weights[possible] = np.exp(logs - logs.max())
+    return weights / weights.sum(), khat
 
 
 def prior_influence(target: Target, points: Array, names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
@@ -99,7 +107,7 @@ def prior_influence(target: Target, points: Array, names: tuple[str, ...]) -> tu
         ``prior_powers``: the halved and doubled prior's 95 % intervals by name;
         ``prior_share``: name of a prior -> share of its probability inside the posterior's 95 % interval.
     open_names : list of str
-        Parameters whose interval holds most of the prior.
+        Parameters of the law whose interval holds most of the prior.
     """
     array_stats = _arviz()
     values = target.plain(points)
@@ -122,7 +130,8 @@ def prior_influence(target: Target, points: Array, names: tuple[str, ...]) -> tu
         ends = target.priors[name].cdf(np.array(percentile_interval(column, 0.95)))
         shares[name] = float(ends[1] - ends[0])
     numbers = {"prior_sensitivity": sensitivity, "prior_powers": powers, "prior_share": shares}
-    open_names = [name for name, share in shares.items() if share > MOST_OF_PRIOR and not name.startswith("sigma")]
+    law_names = target.prior_names[: target.n_free]
+    open_names = [name for name in law_names if shares[name] > MOST_OF_PRIOR]
     return numbers, open_names
 
 

@@ -109,7 +109,7 @@ def sample_posterior(
     digest = fingerprint(target, seed, n_ensembles, n_walkers, THIN, SEGMENT)
     chains = load_chains(path, digest) if path else []
     if not chains:
-        chains = _first_chains(target, build_proposal(target, target.point_of(fit)), n_ensembles, n_walkers, seed)
+        chains = _first_chains(target, target.point_of(fit), n_ensembles, n_walkers, seed)
     saved = len(chains[0])
     try:
         while not (judged := _judge(target, chains, max_steps)).done:
@@ -149,31 +149,43 @@ class _Judgement:
 _NOT_YET = _Judgement(False, None, {})
 
 
-def _first_chains(target: Target, proposal: Proposal, n_ensembles: int, n_walkers: int, seed: int) -> list[Chain]:
+def _first_chains(target: Target, start: Array, n_ensembles: int, n_walkers: int, seed: int) -> list[Chain]:
     """Chains of one stored step: the starting points, drawn anew for each ensemble."""
+    proposal = build_proposal(target, start)
     chains = []
     for sequence in np.random.SeedSequence(seed).spawn(n_ensembles):
         points_of, moves_of = sequence.spawn(2)
-        points = _start(target, proposal, n_walkers, np.random.default_rng(points_of))
+        points = _start(target, start, proposal, n_walkers, np.random.default_rng(points_of))
         state = random_state(moves_of)
         log_prob = target.log_posterior(points)
         chains.append(Chain(points[None], log_prob[None], np.zeros(n_walkers), state))
     return chains
 
 
-def _start(target: Target, proposal: Proposal, n_walkers: int, rng: np.random.Generator) -> Array:
+def _start(target: Target, start: Array, proposal: Proposal, n_walkers: int, rng: np.random.Generator) -> Array:
     """Starting points from the curvature of the posterior at its mode, the Bayesian form of the fit's covariance."""
     found = np.empty((0, target.n_dim))
-    for _ in range(100):
-        points, _ = proposal.draw(4 * n_walkers, rng)
+    for attempt in range(20):
+        points = proposal.draw(4 * n_walkers, rng)[0] if attempt < 10 else _around(target, start, 4 * n_walkers, rng)
         possible = np.isfinite(points).all(axis=1) & np.isfinite(target.log_posterior(points))
         found = np.concatenate([found, points[possible]])
         if len(found) >= n_walkers:
             return found[:n_walkers]
     raise FitError(
-        f"only {len(found)} of {400 * n_walkers} starting points of the walkers have a posterior probability; "
+        f"only {len(found)} starting points of {n_walkers} walkers have a posterior probability; "
         "widen the bounds or the priors"
     )
+
+
+def _around(target: Target, start: Array, n_points: int, rng: np.random.Generator) -> Array:
+    """Points around the fit, for tables that do not determine the law, where the curvature says nothing."""
+    sizes = np.where(np.arange(target.n_dim) < target.n_free, 0.1 * np.abs(start) + 0.01, 0.3)
+    points = start + sizes * rng.standard_normal((n_points, target.n_dim))
+    lower, upper = target.centred.problem.lower, target.centred.problem.upper
+    inside = points[:, : target.n_free]
+    inside[:] = np.where(inside < lower, 2 * lower - inside, inside)
+    inside[:] = np.where(inside > upper, 2 * upper - inside, inside)
+    return points
 
 
 def _advanced(target: Target, chain: Chain) -> Chain:

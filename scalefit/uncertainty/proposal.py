@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from scalefit.solver import Problem
+from scalefit.problem import Problem
 from scalefit.uncertainty.target import Target
 
 __all__ = ["Proposal", "build_proposal"]

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.centred import CentredLaw, centre
-from scalefit.errors import OptionError
+from scalefit.derivatives import predict
+from scalefit.errors import FitError, OptionError
 from scalefit.fitting import Fit
-from scalefit.solver import predict
 from scalefit.uncertainty.likelihood import Likelihood, Noise
 from scalefit.uncertainty.priors import Prior, Priors
 
@@ -27,6 +27,9 @@ Array = NDArray[np.float64]
 
 ROW_POINTS = 50_000
 """Rows x points evaluated together: bounds the memory, and keeps the arrays in the processor's cache."""
+
+NOISE_FREE = 1e-8
+"""Residuals below this share of the loss are rounding."""
 
 _NO_RUNS = np.empty(0, dtype=np.intp)
 
@@ -166,7 +169,7 @@ class Target:
         values = dict(fit.params)
         for k, term in enumerate(terms):
             values[term.coefficient] /= np.exp(values[term.exponent] * self.centred.log_references[k])
-        log_sigma = 0.5 * np.log(max(float(np.mean(fit.residuals**2)), (1e-9 * self.priors.noise_unit) ** 2))
+        log_sigma = 0.5 * np.log(np.mean(fit.residuals**2))
         scales = {"sigma": log_sigma, "nu": np.log(10.0), self.likelihood.effect: log_sigma}
         return np.array(
             [values[n] for n in self.centred.free_names] + [scales[n] for n in self.likelihood.names], dtype=np.float64
@@ -194,8 +197,13 @@ def build_target(
     ------
     OptionError
         If an option is unknown, or Student-t rows are asked to share an effect.
+    FitError
+        If the table has no noise.
     """
     objective = fit.objective
+    typical = float(np.exp(np.log(fit.runs["loss"]).mean()))
+    noise_unit = 1.0 if objective.log else typical
+    _require_noise(fit, noise_unit)
     if noise not in (None, *Noise):
         raise OptionError(f"unknown noise {noise!r}; choose {' or '.join(Noise)}")
     chosen = Noise(noise) if noise else (Noise.GAUSSIAN if objective.delta is None else Noise.STUDENT_T)
@@ -216,10 +224,19 @@ def build_target(
     n = len(fit.runs)
     root_weights = np.ones(n) if centred.problem.weights is None else np.sqrt(centred.problem.weights)
     likelihood = Likelihood(chosen, root_weights, f"sigma_{groups}" if shared else "", first_rows)
-    typical = float(np.exp(np.log(fit.runs["loss"]).mean()))
-    target = Target(centred, likelihood, Priors(priors or {}, typical, 1.0 if objective.log else typical))
+    target = Target(centred, likelihood, Priors(priors or {}, typical, noise_unit))
     target.priors.require_known(target.prior_names)
     return _with_signed_priors(target)
+
+
+def _require_noise(fit: Fit, unit: float) -> None:
+    largest = float(np.abs(fit.residuals).max())
+    if largest < NOISE_FREE * unit:
+        raise FitError(
+            f"{fit.runs.origin.name}: the law meets every row within {largest:.0e}, so that there is no noise whose "
+            "size could be drawn; a posterior needs measured losses",
+            partial=fit,
+        )
 
 
 def _group_labels(fit: Fit, groups: str | None) -> NDArray[np.int64] | None:
