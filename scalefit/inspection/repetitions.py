@@ -1,0 +1,115 @@
+"""Rows that repeat others, and the noise that repeated settings show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.ingest.table import FloatArray, IntArray
+from scalefit.inspection.design import distinct
+from scalefit.runs import Runs
+
+__all__ = ["Repetitions", "find_repetitions", "hash_rows"]
+
+
+@dataclass(frozen=True)
+class Repetitions:
+    """Rows that repeat others.
+
+    Attributes
+    ----------
+    duplicates : int
+        Rows equal to an earlier row in every column; they carry no information.
+    replicated : int
+        Settings (combinations of the design columns) measured more than once, duplicates apart.
+    noise : float or None
+        Standard deviation of ln loss within those settings, pooled; None without any.
+    degrees : int
+        Degrees of freedom of that estimate.
+    """
+
+    duplicates: int
+    replicated: int
+    noise: float | None
+    degrees: int
+
+
+def hash_rows(columns: Sequence[FloatArray]) -> NDArray[np.uint64]:
+    """One 64-bit number a row, equal for equal rows (splitmix64 of the bits, column by column).
+
+    Unequal rows collide with probability n^2 / 2^65, below 1e-7 for a million rows.
+    """
+    mixed = np.zeros(len(columns[0]), dtype=np.uint64)
+    for values in columns:
+        # adding zero turns -0.0 into 0.0; one NaN pattern stands for missing
+        mixed += np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(30)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(27)
+        mixed *= np.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+def find_repetitions(runs: Runs, design: Sequence[str]) -> Repetitions:
+    """Count duplicates, and pool the variance of ln loss over settings that occur more than once.
+
+    Parameters
+    ----------
+    runs : Runs
+    design : sequence of str
+        Columns that make up a setting.
+    """
+    later = _later_duplicates(runs)
+    # Without tokens or compute, rows of one run differ in how far they were trained.
+    ambiguous = len(runs) - len(later) > runs.n_runs and not {"tokens", "flops"} & set(design)
+    if not design or ambiguous:
+        return Repetitions(len(later), 0, None, 0)
+    single = runs["loss"] > 0
+    single[later] = False
+    rows = _may_repeat([runs[name] for name in design])
+    rows = rows[single[rows]]
+    settings = hash_rows([runs[name][rows] for name in design])
+    _, group, counts = np.unique(settings, return_inverse=True, return_counts=True)
+    degrees = len(rows) - len(counts)
+    if degrees == 0:
+        return Repetitions(len(later), 0, None, 0)
+    y = np.log(runs["loss"][rows])
+    residual = y - (np.bincount(group, weights=y) / counts)[group]
+    noise = float(np.sqrt(residual @ residual / degrees))
+    return Repetitions(len(later), int((counts > 1).sum()), noise, degrees)
+
+
+def _later_duplicates(runs: Runs) -> IntArray:
+    """Rows equal to an earlier one in every column and in their run."""
+    every = [runs[name] for name in runs.columns]
+    if runs.has_runs and "run" not in runs:
+        every.append(runs.run_ids.astype(np.float64))
+    rows = _may_repeat([runs["loss"]])
+    first = np.unique(hash_rows([column[rows] for column in every]), return_index=True)[1]
+    mask = np.ones(len(rows), dtype=np.bool_)
+    mask[first] = False
+    return rows[mask]
+
+
+def _may_repeat(columns: Sequence[FloatArray]) -> IntArray:
+    """Rows that may equal another: those that share their value in the column where fewest do.
+
+    On large tables this leaves a handful to compare; missing cells rule a column out of the choice.
+    """
+    every = np.arange(len(columns[0]), dtype=np.int64)
+    best: FloatArray | None = None
+    chosen = columns[0]
+    for column in columns:
+        shared = None if np.isnan(column).any() else distinct(column)[1]
+        if shared is not None and (best is None or len(shared) < len(best)):
+            best, chosen = shared, column
+    if best is None:
+        return every
+    if not len(best):
+        return every[:0]
+    at = np.minimum(np.searchsorted(best, chosen), len(best) - 1)
+    return np.flatnonzero(best[at] == chosen).astype(np.int64)
