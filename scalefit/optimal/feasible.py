@@ -99,9 +99,9 @@ def feasible_shapes(plan: Plan, log_width: float, loss: float, rounding: Roundin
     real = np.exp(_best_depth(plan, np.log(widths))) / rounding.layers
     whole = np.concatenate([np.floor(real + AT_LIMIT), np.ceil(real - AT_LIMIT)]) * rounding.layers
     shapes = np.unique(np.stack([np.tile(widths, 2), whole], axis=1), axis=0)
-    width, depth = shapes[(shapes[:, 1] >= max(1, plan.space.depth[0])) & (shapes[:, 1] <= plan.space.depth[1])].T
+    width, depth = shapes[shapes[:, 1] > 0].T
     v, u = np.log(width), np.log(depth)
-    fits = np.ones(len(v), dtype=bool)
+    fits = (u >= plan.u_range[0]) & (u <= plan.u_range[1])
     for limit in plan.limits:
         fits &= limit.excess(v, u) <= AT_LIMIT
     width, depth, v, u = width[fits], depth[fits], v[fits], u[fits]

@@ -38,7 +38,8 @@ class Flatness:
     halved, doubled : float
         By which share the loss grows when width / depth is halved or doubled; nan where no such model is allowed.
     within : mapping of float to (float, float)
-        Share of the loss -> the range of ratios that cost no more; 0 or inf where the loss never grows so much.
+        Share of the loss -> the range of ratios that cost no more. It ends where the shapes allowed end, and at 0 or
+        inf where the loss does not grow so much within a factor of 10,000.
     """
 
     halved: float

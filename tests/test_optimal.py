@@ -1,0 +1,470 @@
+"""Best shapes: known answers, first-order conditions over random laws, edges, limits, intervals, refusals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from scalefit.constraints import Constraints
+from scalefit.errors import OptionError
+from scalefit.fitting import fit
+from scalefit.laws import Law
+from scalefit.optimal import (
+    Budget,
+    Rounding,
+    Serving,
+    Space,
+    Transformer,
+    optimal_shape,
+    parse_budgets,
+    parse_count,
+    sweep_shapes,
+)
+from scalefit.optimal.plan import Plan
+from scalefit.optimal.search import _nested, best_at_ratio, find_shapes
+from scalefit.optimal.sweep import central_interval
+from scalefit.optimal.terms import ShapeLaw
+from scalefit.runs import Runs
+from scalefit.uncertainty.samples import Samples
+
+LAW = Law.parse("width+depth+tokens")
+LLAMA = parse_count("llama:vocabulary=128256,heads_per_kv=4")
+
+
+@pytest.fixture(scope="module")
+def t27_fit(t27):
+    return fit(t27)
+
+
+def normal_draws(fitted, n=400, seed=0) -> Samples:
+    """Draws of the normal approximation: ln c, alpha and L0 around the fit."""
+    rng = np.random.default_rng(seed)
+    names = fitted.law.parameter_names
+    center = [math.log(fitted.params[n]) if n.startswith("c_") else fitted.params[n] for n in names]
+    draws = rng.multivariate_normal(center, fitted.covariance, n)
+    columns = [i for i, name in enumerate(names) if name.startswith("c_")]
+    draws[:, columns] = np.exp(draws[:, columns])
+    return Samples(fitted.law, names, draws, "normal", fitted.params)
+
+
+def plan_of(params, budget, space=None) -> Plan:
+    return Plan(ShapeLaw.of(LAW, params), budget, space or Space())
+
+
+# known answers
+
+
+@pytest.mark.parametrize("params", [1e6, 1e8, 1e9, 1e12, 1e15])
+def test_t27_ratio_is_15_at_every_budget(t27_fit, params):
+    best = optimal_shape(t27_fit, params=params)
+    # the solver's tolerance on a noiseless table is 1e-6
+    assert best.ratio == pytest.approx(15, rel=1e-6)
+    assert best.exponents["width"] == pytest.approx(1 / 3, abs=1e-6)
+    assert best.exponents["ratio"] == pytest.approx(0, abs=1e-6)
+
+
+def test_t27_shape_at_a_billion(t27_fit):
+    best = optimal_shape(t27_fit, params=1e9)
+    assert best.width == pytest.approx(1077.22, abs=0.005)
+    assert best.depth == pytest.approx(71.81, abs=0.005)
+
+
+@pytest.mark.parametrize(("params", "ratio"), [(1e9, 64.2), (1e10, 81.8), (1e11, 104.3)])
+def test_chinchilla_ratios(chin203_fit, params, ratio):
+    assert optimal_shape(chin203_fit, params=params).ratio == pytest.approx(ratio, abs=0.05)
+
+
+def test_exponents_follow_from_those_of_the_law(chin203_fit):
+    a_m, a_l, a_t = (chin203_fit.params[f"alpha_{c}"] for c in ("width", "depth", "tokens"))
+    by_params = optimal_shape(chin203_fit, params=1e9).exponents
+    assert by_params["width"] == pytest.approx(a_l / (a_m + 2 * a_l), abs=1e-8)
+    assert by_params["depth"] == pytest.approx(a_m / (a_m + 2 * a_l), abs=1e-8)
+    assert by_params["ratio"] == pytest.approx((a_l - a_m) / (a_m + 2 * a_l), abs=1e-8)
+    by_flops = optimal_shape(chin203_fit, flops=1e21).exponents
+    total = 2 / a_m + 1 / a_l + 1 / a_t
+    for name, alpha in (("width", a_m), ("depth", a_l), ("tokens", a_t)):
+        assert by_flops[name] == pytest.approx(1 / alpha / total, abs=1e-8)
+
+
+def test_both_exponents_one_keep_proportions_and_give_the_cube_root(chin203):
+    fitted = fit(chin203, constraints=Constraints(fixed={"alpha_width": 1.0, "alpha_depth": 1.0}))
+    shapes = [optimal_shape(fitted, params=10.0**k) for k in (8, 9, 10, 11)]
+    ratios = [shape.ratio for shape in shapes]
+    assert ratios == pytest.approx([ratios[0]] * 4, rel=1e-12)
+    size_part = [shape.loss - fitted.params["L0"] for shape in shapes]
+    slopes = np.diff(np.log10(size_part))
+    assert slopes == pytest.approx([-1 / 3] * 3, abs=1e-10)
+
+
+# first-order conditions over random laws, counts and budgets
+
+exponents = st.floats(0.1, 3.0)
+sizes = st.floats(-3.0, 3.0)
+counts = st.sampled_from(["12m2l", "7m2l", "gpt2", "llama", "chinchilla", "llama:heads_per_kv=8,context=32768"])
+
+
+@st.composite
+def random_laws(draw):
+    """Terms between e^-3 and e^3 at m = 1000, l = 20, D = 1e10."""
+    params = {"L0": 1.0}
+    for name, reference in (("width", 1e3), ("depth", 20.0), ("tokens", 1e10)):
+        alpha = draw(exponents)
+        params[f"alpha_{name}"] = alpha
+        params[f"c_{name}"] = math.exp(draw(sizes)) * reference**alpha
+    return params
+
+
+@given(random_laws(), counts, st.floats(19, 26))
+def test_compute_optimal_shapes_meet_the_first_order_conditions(params, count, log_flops):
+    space = Space(count=parse_count(count), width=(1e-9, 1e12), depth=(1e-9, 1e9), tokens=(1e-9, 1e30))
+    plan = plan_of(params, Budget(flops=10**log_flops), space)
+    best = find_shapes(plan)
+    m, depth, d = np.exp([best.log_width[0], best.log_depth[0], best.log_tokens[0]])
+    per_token = space.count.training_flops
+    assert per_token(m, depth) * d == pytest.approx(10**log_flops, rel=1e-10)
+    if not 1e-8 < m < 1e11 or not 1e-8 < depth < 1e8:
+        return
+    # alpha_k T_k over the local power of the cost is the same for width, depth and tokens
+    powers = per_token.log_derivatives(best.log_width, best.log_depth)
+    marginal = {
+        name: params[f"alpha_{name}"] * params[f"c_{name}"] * x ** -params[f"alpha_{name}"]
+        for name, x in (("width", m), ("depth", depth), ("tokens", d))
+    }
+    assert marginal["width"] / powers.v[0] == pytest.approx(marginal["tokens"], rel=1e-6)
+    assert marginal["depth"] / powers.u[0] == pytest.approx(marginal["tokens"], rel=1e-6)
+
+
+@given(random_laws(), counts, st.floats(7, 13))
+def test_parameter_optimal_shapes_meet_the_first_order_conditions(params, count, log_params):
+    space = Space(count=parse_count(count), width=(1e-9, 1e12), depth=(1e-9, 1e9))
+    best = find_shapes(plan_of(params, Budget(params=10**log_params), space))
+    m, depth = np.exp([best.log_width[0], best.log_depth[0]])
+    assert space.count.params(m, depth) == pytest.approx(10**log_params, rel=1e-10)
+    if not 1e-8 < m < 1e11 or not 1e-8 < depth < 1e8:
+        return
+    powers = space.count.params.log_derivatives(best.log_width, best.log_depth)
+    by_width = params["alpha_width"] * params["c_width"] * m ** -params["alpha_width"] / powers.v[0]
+    by_depth = params["alpha_depth"] * params["c_depth"] * depth ** -params["alpha_depth"] / powers.u[0]
+    assert by_width == pytest.approx(by_depth, rel=1e-6)
+
+
+@settings(max_examples=25)
+@given(random_laws(), counts, st.floats(8, 12), st.booleans())
+def test_nested_bisection_agrees_with_newton(params, count, log_budget, compute):
+    budget = Budget(flops=10 ** (log_budget + 12)) if compute else Budget(params=10**log_budget)
+    plan = plan_of(params, budget, Space(count=parse_count(count)))
+    best = find_shapes(plan)
+    v, u = _nested(plan)
+    assert plan.loss(v, u) == pytest.approx(best.loss, rel=1e-13)
+    # the optimum is flat: equal losses leave the shape open by about the square root
+    assert v == pytest.approx(best.log_width, abs=1e-6)
+    assert u == pytest.approx(best.log_depth, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_shape_nearby_is_better_than_the_best_under_several_limits(seed, chin203_fit):
+    rng = np.random.default_rng(seed)
+    budget = Budget(flops=1e21 * 10 ** rng.normal(), memory=4e9, latency=4e-3)
+    space = Space(count=LLAMA, serving=Serving(context=4096))
+    plan = plan_of(chin203_fit.params, budget, space)
+    best = find_shapes(plan)
+    for limit in plan.limits:
+        assert limit.excess(best.log_width, best.log_depth)[0] <= 1e-8
+    v = best.log_width + rng.normal(0, 0.2, 20_000)
+    u = best.log_depth + rng.normal(0, 0.2, 20_000)
+    allowed = np.all([limit.excess(v, u) <= 0 for limit in plan.limits], axis=0)
+    assert allowed.sum() > 100
+    many = plan_of({name: np.full(20_000, x) for name, x in chin203_fit.params.items()}, budget, space)
+    assert many.loss(v, u)[allowed].min() >= best.loss[0] * (1 - 1e-12)
+
+
+def test_exact_counts_agree_with_a_general_optimiser(chin203_fit):
+    budget = Budget(flops=3e22)
+    plan = plan_of(chin203_fit.params, budget, Space(count=LLAMA))
+    best = find_shapes(plan)
+    found = minimize(
+        lambda x: plan.loss(x[:1], x[1:])[0], [7.0, 3.0], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-15}
+    )
+    assert found.fun == pytest.approx(best.loss[0], rel=1e-12)
+    assert found.x == pytest.approx([best.log_width[0], best.log_depth[0]], abs=1e-5)
+
+
+def test_a_count_without_derivatives_gives_the_shape_of_its_exact_form(chin203_fit):
+    # sqrt(width)^2 hides the polynomial from expansion
+    hidden = optimal_shape(chin203_fit, params=1e9, space=Space(count=parse_count("12*sqrt(width)**4*depth")))
+    exact = optimal_shape(chin203_fit, params=1e9)
+    assert hidden.ratio == pytest.approx(exact.ratio, rel=1e-9)
+
+
+# budgets of other kinds
+
+
+def test_fixed_tokens_turn_compute_into_a_parameter_budget(chin203_fit):
+    by_flops = optimal_shape(chin203_fit, flops=6e19, tokens=1e10)
+    by_params = optimal_shape(chin203_fit, params=1e9, tokens=1e10)
+    assert by_flops.width == pytest.approx(by_params.width, rel=1e-12)
+    assert by_flops.loss == pytest.approx(by_params.loss, rel=1e-12)
+    assert by_flops.tokens == pytest.approx(1e10, rel=1e-12)
+
+
+def test_memory_without_cache_is_a_parameter_budget(chin203_fit):
+    by_memory = optimal_shape(chin203_fit, memory=2e9)
+    assert by_memory.width == pytest.approx(optimal_shape(chin203_fit, params=1e9).width, rel=1e-10)
+
+
+def test_latency_makes_models_shallower(chin203_fit):
+    fast = Space(serving=Serving(layer_seconds=1e-4))
+    slow = Space(serving=Serving(layer_seconds=0))
+    limited, free = (optimal_shape(chin203_fit, latency=5e-3, space=space) for space in (fast, slow))
+    assert limited.depth < free.depth
+    assert limited.ratio > free.ratio
+
+
+def test_a_cap_beside_compute_binds_and_moves_the_rest_into_tokens(chin203_fit):
+    free = optimal_shape(chin203_fit, flops=1e22)
+    capped = optimal_shape(chin203_fit, flops=1e22, params=free.params / 10)
+    assert capped.params == pytest.approx(free.params / 10, rel=1e-9)
+    assert capped.tokens == pytest.approx(10 * free.tokens, rel=1e-9)
+    assert capped.loss > free.loss
+    assert set(capped.binding) == {"params", "flops"}
+    loose = optimal_shape(chin203_fit, flops=1e22, params=free.params * 10)
+    assert loose.width == pytest.approx(free.width, rel=1e-12)
+    assert loose.binding == ("flops",)
+
+
+# edges
+
+
+def law_of_two_columns(first, second):
+    """27 noisy runs of 1.7 + 300 / first + 5 / second^0.3."""
+    x, y = (z.ravel() for z in np.meshgrid([512.0, 1024, 2048], np.geomspace(8, 1e11, 9).round()))
+    noise = np.exp(np.random.default_rng(0).normal(0, 1e-3, len(x)))
+    columns = {first: x, second: y, "loss": (1.7 + 300 / x + 5 / y**0.3) * noise}
+    return fit(Runs.from_columns(columns), f"{first}+{second}")
+
+
+def test_a_law_without_depth_ends_at_the_smallest_depth_and_says_so():
+    best = optimal_shape(law_of_two_columns("width", "tokens"), params=1e9)
+    assert best.depth == 1
+    assert best.at_edge == ("depth",)
+    assert best.width == pytest.approx(math.sqrt(1e9 / 12), rel=1e-9)
+    assert "optimum-at-edge" in [w.code for w in best.warnings]
+
+
+def test_a_range_that_stops_the_optimum_is_named(chin203_fit):
+    best = optimal_shape(chin203_fit, params=1e10, space=Space(depth=(1, 32)))
+    assert best.depth == pytest.approx(32)
+    assert best.at_edge == ("depth",)
+    assert best.params == pytest.approx(1e10)
+
+
+def test_small_budgets_end_at_one_layer(t27_fit):
+    # T27 at P = 12 has m / l = 15 only with less than one layer
+    best = optimal_shape(t27_fit, params=12.0)
+    assert best.depth == 1
+    assert "depth" in best.at_edge
+
+
+def test_compute_without_a_token_term_goes_to_the_fewest_tokens():
+    best = optimal_shape(law_of_two_columns("width", "depth"), flops=1e20, space=Space(tokens=(1e9, 1e13)))
+    assert best.tokens == pytest.approx(1e9)
+    assert best.at_edge == ("tokens",)
+
+
+def test_most_tokens_leave_compute_unspent(chin203_fit):
+    free = optimal_shape(chin203_fit, flops=1e21)
+    capped = optimal_shape(chin203_fit, flops=1e21, space=Space(tokens=(1, free.tokens / 2)))
+    assert capped.tokens == pytest.approx(free.tokens / 2)
+    assert "tokens" in capped.at_edge
+    assert capped.loss > free.loss
+
+
+def test_shifted_depth_stays_above_its_shift():
+    rng = np.random.default_rng(0)
+    width, depth = (x.ravel() for x in np.meshgrid([256.0, 512, 1024, 2048], [3.0, 4, 8, 16, 32]))
+    loss = (1.5 + 200 / width + 3 / (depth - 2)) * np.exp(rng.normal(0, 1e-3, len(width)))
+    fitted = fit(Runs.from_columns({"width": width, "depth": depth, "loss": loss}), "width+(depth-2)")
+    best = optimal_shape(fitted, params=1e7)
+    assert best.depth > 2
+    p = fitted.params
+    by_width = p["alpha_width"] * p["c_width"] * best.width ** -p["alpha_width"] / 2
+    k = best.depth / (best.depth - 2)
+    by_depth = p["alpha_depth"] * k * p["c_depth"] * (best.depth - 2) ** -p["alpha_depth"]
+    assert by_width == pytest.approx(by_depth, rel=1e-6)
+
+
+# feasible shapes and flatness
+
+
+@pytest.mark.parametrize(
+    "limits", [{"params": 7e9}, {"flops": 1e21}, {"flops": 1e21, "params": 1e9}, {"memory": 1.6e10}]
+)
+def test_feasible_shapes_are_the_best_of_all_in_reach(chin203_fit, limits):
+    rounding = Rounding(head_size=128, multiple=128, layers=2, n_best=3)
+    best = optimal_shape(chin203_fit, rounding=rounding, **limits)
+    assert len(best.feasible) == 3
+    plan = plan_of(chin203_fit.params, Budget(**limits))
+    widths = np.arange(128, 4 * best.width, 128)
+    depths = np.arange(2, 4 * best.depth, 2)
+    v, u = (np.log(x.ravel()) for x in np.meshgrid(widths, depths))
+    allowed = np.all([limit.excess(v, u) <= 1e-12 for limit in plan.limits], axis=0)
+    many = plan_of({name: np.full(allowed.sum(), x) for name, x in chin203_fit.params.items()}, Budget(**limits))
+    losses = np.sort(many.loss(v[allowed], u[allowed]))
+    assert best.feasible[0].loss == pytest.approx(losses[0], rel=1e-12)
+    for option in best.feasible:
+        assert option.width % 128 == 0
+        assert option.depth % 2 == 0
+        assert option.heads * 128 == option.width
+        assert option.excess >= -1e-12
+        for limit in plan.limits:
+            assert limit.size(option.width, option.depth) <= limit.bound * (1 + 1e-9)
+
+
+def test_flat_ranges_cost_what_they_say(chin203_fit):
+    best = optimal_shape(chin203_fit, flops=1e21)
+    plan = plan_of(chin203_fit.params, Budget(flops=1e21))
+    for share, ends in best.flatness.within.items():
+        assert ends[0] < best.ratio < ends[1]
+        for end in ends:
+            loss = best_at_ratio(plan, np.log([end])).loss[0]
+            assert loss / best.loss - 1 == pytest.approx(share, rel=1e-5)
+    doubled = best_at_ratio(plan, np.log([2 * best.ratio])).loss[0]
+    assert best.flatness.doubled == pytest.approx(doubled / best.loss - 1, rel=1e-9)
+
+
+def test_ratios_that_never_cost_so_much_end_where_shapes_do(t27_fit):
+    # with the irreducible loss far above all terms nothing costs a percent, down to a single layer
+    heavy = replace(t27_fit, params={**t27_fit.params, "L0": 1e4})
+    low, high = optimal_shape(heavy, params=1e9).flatness.within[0.01]
+    assert low == 0
+    assert high == pytest.approx(math.sqrt(1e9 / 12), rel=1e-6)
+
+
+def test_nothing_feasible_is_said(chin203_fit):
+    best = optimal_shape(chin203_fit, params=1e5, rounding=Rounding(multiple=4096))
+    assert best.feasible == ()
+    assert "no-feasible-shape" in [w.code for w in best.warnings]
+
+
+# uncertainty
+
+
+def test_intervals_are_the_quantiles_over_the_draws(chin203_fit):
+    draws = normal_draws(chin203_fit)
+    best = optimal_shape(chin203_fit, params=1e10, draws=draws)
+    a_m, a_l = draws["alpha_width"], draws["alpha_depth"]
+    # m from the closed form, equation by equation: alpha_m c_m m^-a_m = 2 alpha_l c_l l^-a_l with l = P / 12 m^2
+    rest = np.log(a_m * draws["c_width"] / (2 * a_l * draws["c_depth"])) + a_l * np.log(1e10 / 12)
+    log_m = rest / (a_m + 2 * a_l)
+    log_ratio = 3 * log_m - np.log(1e10 / 12)
+    assert np.log(best.intervals["ratio"]) == pytest.approx(np.quantile(log_ratio, [0.025, 0.975]), abs=2e-3)
+    assert best.intervals["ratio"][0] < best.ratio < best.intervals["ratio"][1]
+    expected = np.quantile(a_l / (a_m + 2 * a_l), [0.025, 0.975])
+    assert best.by_method[0].exponents["width"] == pytest.approx(expected, abs=1e-6)
+    assert best.by_method[0].method == "normal"
+    assert best.by_method[0].intervals["doubled"][0] >= 0
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60), st.floats(0.01, 0.99))
+def test_central_intervals_are_numpys_quantiles(values, level):
+    ends = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    assert central_interval(np.array(values), level) == pytest.approx(tuple(ends), rel=1e-9, abs=1e-9)
+
+
+def test_a_sweep_holds_what_single_budgets_give(chin203_fit):
+    draws = normal_draws(chin203_fit)
+    budgets = [Budget(flops=c) for c in parse_budgets("1e20:1e24:3", "flops")]
+    sweep = sweep_shapes(chin203_fit, budgets, draws, space=Space(count=LLAMA))
+    for i, budget in enumerate(budgets):
+        one = optimal_shape(chin203_fit, budget, draws, space=Space(count=LLAMA))
+        for name in ("width", "depth", "tokens", "ratio", "loss"):
+            assert sweep.estimate[name][i] == getattr(one, name)
+            assert (sweep.low[name][i], sweep.high[name][i]) == one.intervals[name]
+
+
+def test_extrapolation_is_named_in_decades(chin203_fit, chin203):
+    far = optimal_shape(chin203_fit, params=1e11)
+    largest = (12 * chin203["width"] ** 2 * chin203["depth"]).max()
+    assert far.decades["params"] == pytest.approx(math.log10(1e11 / largest))
+    assert round(far.decades["params"], 1) == 0.8
+    remark = next(w for w in far.warnings if w.code == "extrapolates")
+    assert "0.8 decades" in remark.message
+    inside = optimal_shape(chin203_fit, params=1e9)
+    assert set(inside.decades.values()) == {0.0}
+    assert "extrapolates" not in [w.code for w in inside.warnings]
+
+
+def test_an_undetermined_exponent_leaves_the_shape_undetermined():
+    depth = np.array([8.0, 16, 24, 32, 48] * 3)
+    tokens = np.repeat([1e9, 1e10, 1e11], 5)
+    width = 64 * depth
+    rng = np.random.default_rng(0)
+    loss = (1.7 + 300 / width + 10 / depth + 500 / tokens**0.3) * np.exp(rng.normal(0, 1e-3, 15))
+    tied = fit(Runs.from_columns({"width": width, "depth": depth, "tokens": tokens, "loss": loss}))
+    best = optimal_shape(tied, params=1e9)
+    assert not best.determined
+    assert math.isnan(best.ratio)
+    assert math.isnan(best.loss)
+    assert best.feasible == ()
+    assert "alpha_depth" in best.warnings[0].message
+    assert best.warnings[0].code == "shape-not-determined"
+
+
+# refusals
+
+
+@pytest.mark.parametrize(
+    ("limits", "complaint"),
+    [
+        ({"params": 0.0}, "must be a positive number"),
+        ({"flops": -1e20}, "must be a positive number"),
+        ({"params": math.inf}, "must be a positive number"),
+        ({"tokens": 1e10}, "no budget is given"),
+        ({"params": 5.0}, "below the 12 of the smallest model"),
+        ({"flops": 10.0}, "below the 72 of the smallest model"),
+        ({"memory": 1.0}, "below the 24 of the smallest model"),
+        ({"latency": 1e-9}, "below the 1e-05 of the smallest model"),
+        ({"params": 1e9, "latency": 1e-9}, "latency"),
+    ],
+)
+def test_budgets_out_of_range_are_refused(chin203_fit, limits, complaint):
+    with pytest.raises(OptionError, match=complaint):
+        optimal_shape(chin203_fit, **limits)
+
+
+def test_ranges_that_leave_nothing_are_refused(chin203_fit):
+    with pytest.raises(OptionError, match=r"below the .* of the smallest model allowed"):
+        optimal_shape(chin203_fit, params=1e6, space=Space(width=(4096, 8192)))
+    with pytest.raises(OptionError, match="0 < lower <= upper"):
+        Space(width=(100, 50))
+
+
+def test_other_laws_are_refused(chin203):
+    with pytest.raises(OptionError, match="'params'"):
+        optimal_shape(fit(chin203, "params+tokens"), params=1e9)
+    with pytest.raises(OptionError, match="neither width nor depth"):
+        optimal_shape(fit(chin203, "tokens"), flops=1e20)
+
+
+def test_rounding_needs_positive_multiples():
+    with pytest.raises(OptionError, match="head_size"):
+        Rounding(head_size=0)
+
+
+@pytest.mark.parametrize("text", ["", "1e9:1e8:3", "1e9:1e10", "a,b", "1e9:1e10:1", "0:1:5"])
+def test_budgets_that_cannot_be_read(text):
+    with pytest.raises(OptionError, match="FROM:TO:HOW_MANY"):
+        parse_budgets(text, "params")
+
+
+def test_settings_of_an_architecture_in_python(chin203_fit):
+    own = Space(count=Transformer(vocabulary=50257, gated=True, mlp_ratio=8 / 3).count("mine"))
+    best = optimal_shape(chin203_fit, params=1e9, space=own)
+    assert best.count == "mine"
+    assert best.params == pytest.approx(1e9)
