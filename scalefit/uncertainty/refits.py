@@ -1,0 +1,179 @@
+"""Fitting a law again, many times, to reweighted or redrawn rows of its own table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.centred import CentredLaw, centre
+from scalefit.estimates import VANISHED
+from scalefit.execute import open_executor
+from scalefit.fitting import Fit
+from scalefit.problem import Problem
+from scalefit.solver import solve
+from scalefit.starts import draw_starts
+
+__all__ = ["Progress", "Refits", "Replicates", "centred_law", "chunk_sizes", "refit", "run_chunks"]
+
+Array = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+TOLERANCE = 1e-10
+"""Promised relative decrease at which a replicate is solved; the last step taken then makes it far smaller."""
+
+CHUNK = 512
+CHUNK_ELEMENTS = 4_000_000
+"""Replicates, and replicates x rows, in one piece of work: fixed, so that workers do not change results."""
+
+RESTARTS = 8
+
+
+@dataclass(frozen=True)
+class Refits:
+    """What is fitted again.
+
+    Attributes
+    ----------
+    centred : CentredLaw
+    point : (P,) float array
+        The fit's own optimum, from which every replicate starts.
+    smallest_loss : float
+    """
+
+    centred: CentredLaw
+    point: Array
+    smallest_loss: float
+
+    @classmethod
+    def of(cls, fit: Fit) -> Refits:
+        """Take a fit's problem and optimum."""
+        centred = centred_law(fit)
+        return cls(centred, free_point(fit, centred), float(fit.runs["loss"].min()))
+
+    def plain(self, free: Array) -> Array:
+        """(B, P) free parameters to (B, n_parameters) in plain units, in the order of `law.parameter_names`."""
+        n_terms = len(self.centred.log_references)
+        full = self.centred.problem.all_parameters(free)
+        alphas = full[:, n_terms + 1 :]
+        coefficients = full[:, :n_terms] * np.exp(alphas * self.centred.log_references)
+        columns = [column for k in range(n_terms) for column in (coefficients[:, k], alphas[:, k])]
+        if self.centred.law.irreducible:
+            columns.append(full[:, n_terms])
+        return np.stack(columns, axis=1)
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """Optima of B replicates.
+
+    Attributes
+    ----------
+    free : (B, P) float array
+    value : (B,) float array
+    converged : (B,) bool array
+    degenerate : (B,) bool array
+        Resamples that cannot determine the law; their numbers mean nothing.
+    """
+
+    free: Array
+    value: Array
+    converged: NDArray[np.bool_]
+    degenerate: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """(B,) which replicates count."""
+        return self.converged & ~self.degenerate
+
+    @classmethod
+    def joined(cls, parts: Sequence[Replicates]) -> Replicates:
+        """One after the other."""
+        return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
+
+    def at_bound(self, refits: Refits) -> Array:
+        """(P,) share of the usable replicates with each free parameter at a bound."""
+        problem, free = refits.centred.problem, self.free[self.usable]
+        sizes = np.array([name.startswith("c_") for name in refits.centred.free_names])
+        vanished = sizes & (problem.lower == 0) & (free < VANISHED * refits.smallest_loss)
+        hits = (free <= problem.lower) | (free >= problem.upper) | vanished
+        return hits.mean(axis=0) if len(hits) else np.zeros(free.shape[1])
+
+
+def centred_law(fit: Fit) -> CentredLaw:
+    """Return a fit's law in the solver's coordinates, on the rows and weights of the fit."""
+    weights = None if fit.weights is None else fit.runs[fit.weights]
+    return centre(fit.law, fit.runs, fit.objective, fit.constraints, weights)
+
+
+def free_point(fit: Fit, centred: CentredLaw) -> Array:
+    """(P,) free parameters of a fit's estimates."""
+    values = dict(fit.params)
+    for term, log_reference in zip(fit.law.terms, centred.log_references, strict=True):
+        values[term.coefficient] /= np.exp(values[term.exponent] * log_reference)
+    return np.array([values[name] for name in centred.free_names])
+
+
+def refit(refits: Refits, problem: Problem, seed: int = 0) -> Replicates:
+    """Solve problems from the fit's optimum; one that does not arrive is tried again from random starts.
+
+    Parameters
+    ----------
+    refits : Refits
+    problem : Problem
+        The fit's own with (B, n) targets or weights.
+    seed : int
+        Of the random starts.
+    """
+    arrays = [a for a in (problem.target, problem.weights) if a is not None and a.ndim == 2]
+    starts = np.broadcast_to(refits.point, (len(arrays[0]), len(refits.point)))
+    solution = solve(problem, starts, tolerance=TOLERANCE)
+    free, value, converged = solution.state.free, solution.state.value, solution.converged
+    rng = np.random.default_rng(seed)
+    for i in np.flatnonzero(~converged):
+        one = replace(problem, target=_only(problem.target, i), weights=_only(problem.weights, i))
+        again = solve(one, draw_starts(one, RESTARTS, rng), tolerance=TOLERANCE)
+        best = int(np.argmin(np.where(again.converged, again.state.value, np.inf)))
+        if again.converged[best]:
+            free[i], value[i], converged[i] = again.state.free[best], again.state.value[best], True
+    return Replicates(free, value, converged, np.zeros(len(value), dtype=bool))
+
+
+def _only(values: Any, i: int) -> Any:
+    return values[i] if values is not None and values.ndim == 2 else values
+
+
+def chunk_sizes(n_replicates: int, n_rows: int) -> list[int]:
+    """Split replicates into pieces of work that depend on the table only."""
+    size = max(1, min(CHUNK, CHUNK_ELEMENTS // n_rows))
+    return [min(size, n_replicates - first) for first in range(0, n_replicates, size)]
+
+
+def run_chunks(
+    function: Callable[[Any], Replicates], jobs: Sequence[Any], workers: int = 0, progress: Progress | None = None
+) -> list[Replicates]:
+    """Run pieces of work, here or on processes, and return their results in order.
+
+    Ctrl-C ends the work early and keeps the first pieces that are complete, if there are any.
+    """
+    done: list[Replicates] = []
+    with open_executor(workers) as executor:
+        submitted = (executor.submit(function, job) for job in jobs)
+        # The serial executor works when a job is submitted: one at a time leaves room for progress and Ctrl-C.
+        futures = submitted if workers == 0 else list(submitted)
+        try:
+            for future in futures:
+                done.append(future.result())
+                if progress is not None:
+                    progress(len(done), len(jobs))
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            executor.shutdown(wait=False, cancel_futures=True)
+    return done
