@@ -22,7 +22,7 @@ export MKL_NUM_THREADS := 1
 .DELETE_ON_ERROR:
 
 fit: $(VENV)/ready-core
-	$(BIN)/scalefit fit chinchilla --drop-worst 40 --plot chinchilla.png
+	$(BIN)/scalefit fit chinchilla --drop-worst 40 --plot chinchilla.png --force
 
 test: $(VENV)/ready-all
 	$(BIN)/python -m pytest -n auto

@@ -17,12 +17,14 @@ REPEATS = 15
 HEAVY = ("torch", "matplotlib", "lmfit", "scipy.optimize")
 
 
-def process(*command: str) -> Callable[[], None]:
+def process(*command: str, statuses: tuple[int, ...] = (0,)) -> Callable[[], None]:
     """Make a contestant that runs a command in an empty folder, its output thrown away."""
 
     def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            done = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if done.returncode not in statuses:
+            raise RuntimeError(f"{' '.join(command)} ended with status {done.returncode}")
 
     return run
 
@@ -41,7 +43,8 @@ def main() -> None:
     libraries = "import numpy, pandas, scipy.optimize"
     shell = {
         libraries: process(sys.executable, "-c", libraries),
-        "scalefit fit chinchilla": process(scalefit, "fit", "chinchilla"),
+        # status 3 is a full fit too: all 245 rows, the outliers among them, do not determine every parameter
+        "scalefit fit chinchilla": process(scalefit, "fit", "chinchilla", statuses=(0, 3)),
     }
     timings = harness.interleave({**imports, **shell}, REPEATS)
     sys.stdout.write(f"{harness.machine()}\n{harness.ratio_table(timings[:2], 'import pandas')}\n")
