@@ -24,6 +24,8 @@ __all__ = ["build_table"]
 
 _ORDER = ("width", "depth", "tokens", "params", "flops", "loss")
 _SIZES = ("width", "depth")
+_TYPED = frozenset(["memory", "parquet", "json", "jsonl", "trainer-state"])
+"""Formats whose numbers have no marks that could be misread."""
 
 
 def build_table(grid: Grid, options: ReadOptions, sha256: str = "") -> Table:
@@ -89,12 +91,14 @@ def _require_whole_sizes(grid: Grid, options: ReadOptions, parsed: Parsed, colum
         column = columns.get(name)
         if column is None or column.is_text or column.definition not in parsed.numbers:
             continue
-        wrong = np.flatnonzero(column.values != np.floor(column.values))
-        wrong = wrong[~np.isnan(column.values[wrong])]
+        cells = parsed.cells.get(column.definition)
+        if cells is None and grid.format in _TYPED:
+            continue
+        fraction = column.values - np.floor(column.values)
+        wrong = np.flatnonzero(fraction > 0)
         if len(wrong):
             i = int(wrong[0])
-            cell = parsed.cells.get(column.definition)
-            shown = repr(float(column.values[i])) if cell is None else _shown(cell[i])
+            shown = repr(float(column.values[i])) if cells is None else _shown(cells[i])
             raise DataError(
                 f"{grid.places.name(i)}: {name} is {shown} and must be a whole number; if its mark stands between "
                 "thousands say --thousands with that mark, if it is a decimal mark say --decimal with it"

@@ -82,7 +82,8 @@ def _simple_dialect(path: Path, options: ReadOptions) -> Dialect | None:
 
 def _scan(path: Path, delimiter: bytes) -> _Scan:
     """Hash a file and count what decides whether it is regular."""
-    digest, chunk = hashlib.sha256(), memoryview(bytearray(_CHUNK))
+    digest, buffer = hashlib.sha256(), bytearray(_CHUNK)
+    chunk = memoryview(buffer)
     size = newlines = delimiters = 0
     is_simple, last = True, b"\n"
     with path.open("rb", buffering=0) as file:
@@ -92,7 +93,7 @@ def _scan(path: Path, delimiter: bytes) -> _Scan:
             codes = np.frombuffer(part, dtype=np.uint8)
             newlines += int(np.count_nonzero(codes == ord("\n")))
             delimiters += int(np.count_nonzero(codes == delimiter[0]))
-            is_simple = is_simple and not (codes == ord('"')).any() and bool(codes.all())
+            is_simple = is_simple and buffer.find(b'"', 0, length) < 0 and buffer.find(b"\0", 0, length) < 0
             size, last = size + length, bytes(part[-1:])
     return _Scan(digest.hexdigest(), size, newlines + (last != b"\n"), delimiters, is_simple)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalefit.errors import ScalefitWarning
-from scalefit.inspection.design import ColumnDesign, Correlation, column_design, correlate
+from scalefit.inspection.design import ColumnDesign, Correlation, column_design, correlate, count_distinct
 from scalefit.inspection.outlook import LAWS, LawOutlook, law_outlook
 from scalefit.inspection.repetitions import Repetitions, find_repetitions, hash_rows
 from scalefit.inspection.warn import correlation_warnings, level_warnings, repetition_warnings, run_warnings
@@ -60,14 +60,15 @@ def inspect_runs(runs: Runs) -> Inspection:
     1.0
     """
     names = [name for name in DESIGN if name in runs]
-    columns = tuple(column_design(name, runs[name]) for name in (*names, "loss"))
-    levels = {column.name: column.levels for column in columns}
+    counted = {name: count_distinct(runs[name]) for name in (*names, "loss")}
+    levels = {name: values.levels for name, values in counted.items()}
+    columns = tuple(column_design(name, runs[name], n) for name, n in levels.items())
     correlations = correlate({name: runs[name] for name in names})
     shapes = None
     if "width" in names and "depth" in names:
         shapes = len(np.unique(hash_rows([runs["width"], runs["depth"]])))
     rows = np.bincount(runs.run_ids) if len(runs) else np.ones(1, dtype=np.int64)
-    repetitions = find_repetitions(runs, names)
+    repetitions = find_repetitions(runs, names, counted)
     laws = tuple(law_outlook(law, runs, levels, correlations) for law in LAWS if set(law.split("+")) <= set(names))
     warnings = (
         *level_warnings(columns),

@@ -10,7 +10,7 @@ import numpy as np
 
 from scalefit.ingest.table import FloatArray
 
-__all__ = ["SAME_DIRECTION", "ColumnDesign", "Correlation", "column_design", "correlate", "distinct"]
+__all__ = ["ColumnDesign", "Correlation", "Distinct", "column_design", "correlate", "count_distinct"]
 
 SAME_DIRECTION = 1 - 1e-9
 """Two ln columns that correlate more than this are one column."""
@@ -38,27 +38,45 @@ class Correlation:
     value: float
 
 
-def column_design(name: str, values: FloatArray) -> ColumnDesign:
-    """Describe one column; missing cells do not count."""
-    known = ~np.isnan(values)
-    finite = values if known.all() else values[known]
-    if not len(finite):
-        return ColumnDesign(name, 0, float("nan"), float("nan"), float("nan"))
-    low, high = float(finite.min()), float(finite.max())
-    decades = float(np.log10(high / low)) if low > 0 else float("nan")
-    return ColumnDesign(name, distinct(finite)[0], low, high, decades)
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """The values of a column, counted once.
+
+    Attributes
+    ----------
+    levels : int
+        Number of distinct values.
+    shared : float array or None
+        The values that occur more than once, sorted; None where they are many or a cell is missing.
+    """
+
+    levels: int
+    shared: FloatArray | None
 
 
-def distinct(values: FloatArray) -> tuple[int, FloatArray | None]:
-    """Return the number of distinct values, and those that occur more than once (None: most of them).
+def count_distinct(values: FloatArray) -> Distinct:
+    """Count the values of a column; missing cells do not count.
 
     A long column of few levels is counted by hashing, any other by one sort.
     """
-    if len(values) > _SAMPLE and len(np.unique(values[:_SAMPLE])) < _SAMPLE // 10:
-        return len(np.unique(values)), None
-    ordered = np.sort(values)
+    known = ~np.isnan(values)
+    is_complete = bool(known.all())
+    finite = values if is_complete else values[known]
+    if len(finite) > _SAMPLE and len(np.unique(finite[:_SAMPLE])) < _SAMPLE // 10:
+        return Distinct(len(np.unique(finite)), None)
+    ordered = np.sort(finite)
     same = ordered[1:] == ordered[:-1]
-    return len(values) - int(same.sum()), np.unique(ordered[1:][same])
+    shared = np.unique(ordered[1:][same]) if is_complete else None
+    return Distinct(len(finite) - int(same.sum()), shared)
+
+
+def column_design(name: str, values: FloatArray, levels: int) -> ColumnDesign:
+    """Describe one column; missing cells do not count."""
+    if levels == 0:
+        return ColumnDesign(name, 0, float("nan"), float("nan"), float("nan"))
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    decades = float(np.log10(high / low)) if low > 0 else float("nan")
+    return ColumnDesign(name, levels, low, high, decades)
 
 
 def correlate(columns: Mapping[str, FloatArray]) -> tuple[Correlation, ...]:

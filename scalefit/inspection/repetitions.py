@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.ingest.table import FloatArray, IntArray
-from scalefit.inspection.design import distinct
+from scalefit.inspection.design import Distinct
 from scalefit.runs import Runs
 
 __all__ = ["Repetitions", "find_repetitions", "hash_rows"]
@@ -54,7 +54,7 @@ def hash_rows(columns: Sequence[FloatArray]) -> NDArray[np.uint64]:
     return mixed
 
 
-def find_repetitions(runs: Runs, design: Sequence[str]) -> Repetitions:
+def find_repetitions(runs: Runs, design: Sequence[str], counted: Mapping[str, Distinct]) -> Repetitions:
     """Count duplicates, and pool the variance of ln loss over settings that occur more than once.
 
     Parameters
@@ -62,15 +62,17 @@ def find_repetitions(runs: Runs, design: Sequence[str]) -> Repetitions:
     runs : Runs
     design : sequence of str
         Columns that make up a setting.
+    counted : mapping of str to Distinct
+        For these columns and the loss.
     """
-    later = _later_duplicates(runs)
+    later = _later_duplicates(runs, counted)
     # Without tokens or compute, rows of one run differ in how far they were trained.
     ambiguous = len(runs) - len(later) > runs.n_runs and not {"tokens", "flops"} & set(design)
     if not design or ambiguous:
         return Repetitions(len(later), 0, None, 0)
     single = runs["loss"] > 0
     single[later] = False
-    rows = _may_repeat([runs[name] for name in design])
+    rows = _may_repeat(runs, design, counted)
     rows = rows[single[rows]]
     settings = hash_rows([runs[name][rows] for name in design])
     _, group, counts = np.unique(settings, return_inverse=True, return_counts=True)
@@ -83,33 +85,29 @@ def find_repetitions(runs: Runs, design: Sequence[str]) -> Repetitions:
     return Repetitions(len(later), int((counts > 1).sum()), noise, degrees)
 
 
-def _later_duplicates(runs: Runs) -> IntArray:
+def _later_duplicates(runs: Runs, counted: Mapping[str, Distinct]) -> IntArray:
     """Rows equal to an earlier one in every column and in their run."""
     every = [runs[name] for name in runs.columns]
     if runs.has_runs and "run" not in runs:
         every.append(runs.run_ids.astype(np.float64))
-    rows = _may_repeat([runs["loss"]])
+    rows = _may_repeat(runs, ["loss"], counted)
     first = np.unique(hash_rows([column[rows] for column in every]), return_index=True)[1]
     mask = np.ones(len(rows), dtype=np.bool_)
     mask[first] = False
     return rows[mask]
 
 
-def _may_repeat(columns: Sequence[FloatArray]) -> IntArray:
+def _may_repeat(runs: Runs, names: Sequence[str], counted: Mapping[str, Distinct]) -> IntArray:
     """Rows that may equal another: those that share their value in the column where fewest do.
 
     On large tables this leaves a handful to compare; missing cells rule a column out of the choice.
     """
-    every = np.arange(len(columns[0]), dtype=np.int64)
-    best: FloatArray | None = None
-    chosen = columns[0]
-    for column in columns:
-        shared = None if np.isnan(column).any() else distinct(column)[1]
-        if shared is not None and (best is None or len(shared) < len(best)):
-            best, chosen = shared, column
-    if best is None:
+    every = np.arange(len(runs), dtype=np.int64)
+    shared = {name: values for name in names if (values := counted[name].shared) is not None}
+    if not shared:
         return every
-    if not len(best):
+    name, values = min(shared.items(), key=lambda item: len(item[1]))
+    if not len(values):
         return every[:0]
-    at = np.minimum(np.searchsorted(best, chosen), len(best) - 1)
-    return np.flatnonzero(best[at] == chosen).astype(np.int64)
+    at = np.minimum(np.searchsorted(values, runs[name]), len(values) - 1)
+    return np.flatnonzero(values[at] == runs[name]).astype(np.int64)
