@@ -35,7 +35,7 @@ def importance_sample(
     seed: int = 0,
     priors: Mapping[str, Prior] | None = None,
     noise: str | None = None,
-    groups: str | None = "run",
+    by: str = "run",
 ) -> Samples:
     """Draw from the posterior of a fitted law by importance sampling.
 
@@ -49,8 +49,9 @@ def importance_sample(
         In place of the defaults listed at `scalefit.uncertainty.priors`.
     noise : str, optional
         ``"gaussian"`` or ``"student-t"``; by default the former for squared, the latter for robust objectives.
-    groups : str or None
-        Rows that share an effect: ``"run"`` (where runs have several rows), ``"shape"``, or None.
+    by : str
+        Rows that share an effect: those of a ``"run"``, of a ``"shape"``, of one value of a column, or none but the
+        ``"row"`` itself.
 
     Returns
     -------
@@ -76,7 +77,7 @@ def importance_sample(
     """
     if n_draws < 1_000:
         raise OptionError(f"n_draws is {n_draws} and must be at least 1000, or the tail of the weights is unknown")
-    target = build_target(fit, priors, noise, groups)
+    target = build_target(fit, priors, noise, by)
     rng = np.random.default_rng(seed)
     points, log_density = build_proposal(target, target.point_of(fit)).draw(n_draws, rng)
     log_weights = target.log_posterior(points) - log_density

@@ -53,7 +53,7 @@ def sample_posterior(
     seed: int = 0,
     priors: Mapping[str, Prior] | None = None,
     noise: str | None = None,
-    groups: str | None = "run",
+    by: str = "run",
     max_steps: int = 50_000,
     backend: str | Path | None = None,
     progress: Progress | None = None,
@@ -73,8 +73,9 @@ def sample_posterior(
         In place of the defaults listed at `scalefit.uncertainty.priors`.
     noise : str, optional
         ``"gaussian"`` or ``"student-t"``; by default the former for squared, the latter for robust objectives.
-    groups : str or None
-        Rows that share an effect: ``"run"`` (where runs have several rows), ``"shape"``, or None.
+    by : str
+        Rows that share an effect: those of a ``"run"``, of a ``"shape"``, of one value of a column, or none but the
+        ``"row"`` itself.
     max_steps : int
         Of each ensemble.
     backend : str or path, optional
@@ -103,7 +104,7 @@ def sample_posterior(
         )
     if max_steps < THIN * FIRST_CHECK:
         raise OptionError(f"max_steps is {max_steps} and must be at least {THIN * FIRST_CHECK}")
-    target = build_target(fit, priors, noise, groups)
+    target = build_target(fit, priors, noise, by)
     n_walkers = max(32, 4 * target.n_dim)
     path = None if backend is None else Path(backend)
     digest = fingerprint(target, seed, n_ensembles, n_walkers, THIN, SEGMENT)

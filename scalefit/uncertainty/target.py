@@ -18,6 +18,7 @@ from scalefit.centred import CentredLaw, centre
 from scalefit.derivatives import predict
 from scalefit.errors import FitError, OptionError
 from scalefit.fitting import Fit
+from scalefit.uncertainty.groups import group_labels
 from scalefit.uncertainty.likelihood import Likelihood, Noise
 from scalefit.uncertainty.priors import Prior, Priors
 
@@ -177,7 +178,7 @@ class Target:
 
 
 def build_target(
-    fit: Fit, priors: Mapping[str, Prior] | None = None, noise: str | None = None, groups: str | None = "run"
+    fit: Fit, priors: Mapping[str, Prior] | None = None, noise: str | None = None, by: str = "run"
 ) -> Target:
     """Write the posterior of a fitted law.
 
@@ -189,9 +190,9 @@ def build_target(
     noise : str, optional
         ``"gaussian"`` or ``"student-t"``; by default Gaussian for squared objectives and Student-t for robust ones,
         whose penalty is no likelihood with a scale of its own.
-    groups : str or None
-        ``"run"``: rows of a run share an effect, where a run has several rows; ``"shape"``: rows that agree in all
-        columns of the law but tokens; None: rows are independent.
+    by : str
+        Rows that share an effect: those of a ``"run"``, of a ``"shape"``, of one value of a column, or none but the
+        ``"row"`` itself.
 
     Raises
     ------
@@ -204,26 +205,19 @@ def build_target(
     typical = float(np.exp(np.log(fit.runs["loss"]).mean()))
     noise_unit = 1.0 if objective.log else typical
     _require_noise(fit, noise_unit)
-    if noise not in (None, *Noise):
-        raise OptionError(f"unknown noise {noise!r}; choose {' or '.join(Noise)}")
-    chosen = Noise(noise) if noise else (Noise.GAUSSIAN if objective.delta is None else Noise.STUDENT_T)
-    labels = _group_labels(fit, groups)
-    shared = labels is not None and len(np.unique(labels)) < len(labels)
-    if shared and chosen is Noise.STUDENT_T:
-        raise OptionError(
-            f"{fit.runs.origin.name} has several rows per {groups}, and Student-t noise with a {groups} effect has no "
-            "closed form; take noise gaussian, keep one row per run, or trust the bootstrap by run"
-        )
+    labels = group_labels(fit, by)
+    shared = len(np.unique(labels)) < len(labels)
+    chosen = _noise(fit, noise, by if shared else "")
     weights = None if fit.weights is None else fit.runs[fit.weights]
     centred = centre(fit.law, fit.runs, objective, fit.constraints, weights)
     first_rows = _NO_RUNS
-    if shared and labels is not None:
+    if shared:
         order = np.argsort(labels, kind="stable")
-        centred = _on_rows(centred, order)
+        centred = replace(centred, problem=centred.problem.subsample(order))
         first_rows = np.flatnonzero(np.diff(labels[order], prepend=-1))
-    n = len(fit.runs)
-    root_weights = np.ones(n) if centred.problem.weights is None else np.sqrt(centred.problem.weights)
-    likelihood = Likelihood(chosen, root_weights, f"sigma_{groups}" if shared else "", first_rows)
+    problem = centred.problem
+    root_weights = np.ones(len(labels)) if problem.weights is None else np.sqrt(problem.weights)
+    likelihood = Likelihood(chosen, root_weights, f"sigma_{by}" if shared else "", first_rows)
     target = Target(centred, likelihood, Priors(priors or {}, typical, noise_unit))
     target.priors.require_known(target.prior_names)
     return _with_signed_priors(target)
@@ -239,20 +233,17 @@ def _require_noise(fit: Fit, unit: float) -> None:
         )
 
 
-def _group_labels(fit: Fit, groups: str | None) -> NDArray[np.int64] | None:
-    """(n,) codes from 0 of the group of each row."""
-    if groups is None:
-        return None
-    if groups == "run":
-        return fit.runs.run_ids
-    if groups == "shape":
-        columns = [fit.runs[c] for c in fit.law.columns if c != "tokens"]
-        return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    raise OptionError(f"unknown groups {groups!r}; choose run, shape, or None for independent rows")
-
-
-def _on_rows(centred: CentredLaw, order: NDArray[np.intp]) -> CentredLaw:
-    return replace(centred, problem=centred.problem.subsample(order))
+def _noise(fit: Fit, asked: str | None, shared_by: str) -> Noise:
+    """The noise asked for, or that which suits the objective, if it can be had with the effect."""
+    if asked not in (None, *Noise):
+        raise OptionError(f"unknown noise {asked!r}; choose {' or '.join(Noise)}")
+    noise = Noise(asked) if asked else (Noise.GAUSSIAN if fit.objective.delta is None else Noise.STUDENT_T)
+    if shared_by and noise is Noise.STUDENT_T:
+        raise OptionError(
+            f"{fit.runs.origin.name} has several rows per {shared_by}, and Student-t noise with a {shared_by} effect "
+            f"has no closed form; take noise gaussian, keep one row of each, or trust the bootstrap by {shared_by}"
+        )
+    return noise
 
 
 def _with_signed_priors(target: Target) -> Target:

@@ -75,7 +75,7 @@ def test_fixed_tied_and_bounded_parameters(chinchilla):
 def test_rows_of_a_run_share_an_effect():
     fitted = sf.fit(sf.load_dataset("gemstones"))
     with_effect = importance_sample(fitted, 8000)
-    without = importance_sample(fitted, 8000, groups=None)
+    without = importance_sample(fitted, 8000, by="row")
     assert with_effect.diagnostics["effect"] == "sigma_run"
     assert np.quantile(with_effect["sigma_run"], 0.025) > 0.002
     for name in ("alpha_width", "alpha_depth"):  # what varies between runs only
@@ -83,7 +83,7 @@ def test_rows_of_a_run_share_an_effect():
 
 
 def test_shapes_may_share_an_effect(chinchilla):
-    posterior = importance_sample(chinchilla, 4000, groups="shape")
+    posterior = importance_sample(chinchilla, 4000, by="shape")
     assert posterior.names[-1] == "sigma_shape"
     assert np.ptp(posterior.interval("alpha_depth")) > 1.2
 

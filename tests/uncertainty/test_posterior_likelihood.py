@@ -75,7 +75,7 @@ def test_the_posterior_peaks_where_the_residuals_are_small():
     ("options", "named"),
     [
         ({"noise": "cauchy"}, "unknown noise 'cauchy'"),
-        ({"groups": "model"}, "unknown groups 'model'"),
+        ({"by": "model"}, "unknown grouping 'model'"),
         ({"noise": "student-t"}, "gemstones.csv has several rows per run"),
     ],
 )
