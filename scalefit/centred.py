@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scalefit.constraints import Constraints
 from scalefit.laws import Columns, Law
 from scalefit.objectives import Objective
-from scalefit.solver import Problem
+from scalefit.problem import Problem
 
 __all__ = ["CentredLaw", "centre"]
 

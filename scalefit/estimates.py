@@ -23,10 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.centred import CentredLaw
+from scalefit.derivatives import State, jacobian, predict
 from scalefit.errors import ScalefitWarning
 from scalefit.identifiability import Evidence, Identification, identify, null_parameters
+from scalefit.problem import Problem
 from scalefit.runs import Runs
-from scalefit.solver import Problem, State, jacobian, predict
 
 __all__ = ["Estimates", "estimate"]
 

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from scalefit.centred import centre
 from scalefit.constraints import Constraints
+from scalefit.derivatives import predict
 from scalefit.errors import DataError, FitError, OptionError, ScalefitWarning
 from scalefit.estimates import Estimates, estimate
 from scalefit.identifiability import Verdict
 from scalefit.laws import DEFAULT_LAW, Law
 from scalefit.objectives import Objective
+from scalefit.problem import Problem
 from scalefit.runs import Runs
-from scalefit.solver import Problem, Solution, predict, solve
+from scalefit.solver import Solution, solve
 from scalefit.starts import draw_starts
 
 __all__ = ["Certificate", "Fit", "FitStatus", "fit"]

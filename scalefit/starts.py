@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.solver import Problem
+from scalefit.problem import Problem
 
 __all__ = ["draw_starts"]
 
@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 EXPONENT_RANGE = (0.15, 1.5)
 """Exponents are drawn log-uniformly between these; the solver leaves the range where the data ask for it."""
 
-CANDIDATES = 4
+CANDIDATES = 2
 """Draws a start: the first whose linear fit needs no coefficient to be clipped are taken."""
 
 
@@ -42,7 +42,7 @@ def draw_starts(problem: Problem, n_starts: int, rng: np.random.Generator) -> Ar
     draws = rng.random((CANDIDATES * n_starts, len(low)))
     positive = (low > 0) & (high > 0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        alpha = np.where(positive, low * (high / low) ** draws, low + (high - low) * draws)
+        alpha: Array = np.where(positive, low * (high / low) ** draws, low + (high - low) * draws)
     if not n_linear:
         return alpha[:n_starts]
     beta, unclipped = _linear_fits(problem, alpha)
@@ -72,7 +72,8 @@ def _linear_fits(problem: Problem, alpha: Array) -> tuple[Array, NDArray[np.bool
     if problem.expand[n_terms].any():
         smallest[problem.expand[n_terms, :n_linear].argmax()] = -np.inf
         clipped = np.delete(clipped, problem.expand[n_terms, :n_linear].argmax(), axis=1)
-    return np.maximum(beta, smallest), ~clipped.any(axis=1)
+    unclipped: NDArray[np.bool_] = np.logical_not(np.logical_or.reduce(clipped, axis=1))
+    return np.maximum(beta, smallest), unclipped
 
 
 def _bounded_solutions(matrix: Array, vector: Array, lower: Array, upper: Array) -> tuple[Array, NDArray[np.bool_]]:

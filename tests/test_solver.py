@@ -14,7 +14,8 @@ from scalefit.centred import CentredLaw, centre
 from scalefit.constraints import Constraints
 from scalefit.laws import Law
 from scalefit.objectives import Objective
-from scalefit.solver import evaluate, gauss_newton, jacobian, predict, solve
+from scalefit.derivatives import evaluate, gauss_newton, jacobian, predict
+from scalefit.solver import solve
 from scalefit.starts import draw_starts
 
 OBJECTIVES = ["log-mse", "mse", "log-huber:0.003", "huber:0.01"]

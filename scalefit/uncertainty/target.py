@@ -81,8 +81,12 @@ class Target:
     def log_posterior(self, points: Array) -> Array:
         """Ln of the unnormalised posterior at (B, n_dim) points, -inf outside the bounds."""
         with np.errstate(all="ignore"):
-            blocks = np.array_split(points, self.n_blocks(len(points)))
-            density = np.concatenate([self.log_prior(block) + self.log_likelihood(block) for block in blocks])
+            if (n_blocks := self.n_blocks(len(points))) == 1:
+                density = self.log_prior(points) + self.log_likelihood(points)
+            else:
+                density = np.concatenate(
+                    [self.log_prior(b) + self.log_likelihood(b) for b in np.array_split(points, n_blocks)]
+                )
         return np.where(np.isnan(density), -np.inf, density)
 
     def n_blocks(self, n_points: int) -> int:

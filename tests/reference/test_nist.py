@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from scalefit.objectives import Objective
-from scalefit.solver import Problem, solve
+from scalefit.problem import Problem
+from scalefit.solver import solve
 
 LANCZOS_X = 0.05 * np.arange(24)
 

@@ -1,0 +1,256 @@
+"""The objective of a `Problem` and its exact derivatives, for B points at once.
+
+With S_i = sum_k c_k u_ki + L0, u_ki = exp(-alpha_k x_ki), and first_i, second_i the derivatives of row i's penalty
+by S_i, the Hessian of the objective is
+
+    mean_i [ second_i dS_i dS_i' + first_i d2S_i ],                                                (1)
+
+where d2S_i is nonzero only for (c_k, alpha_k), -x_ki u_ki, and (alpha_k, alpha_k), c_k x_ki^2 u_ki.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.problem import Problem
+
+__all__ = ["Rows", "State", "basis_functions", "evaluate", "evaluate_on", "gauss_newton", "jacobian", "predict"]
+
+Array = NDArray[np.float64]
+
+Rows = NDArray[np.intp] | slice
+"""Which of the problems the points belong to, where targets or weights differ between problems."""
+
+ALL = slice(None)
+
+
+@dataclass(frozen=True)
+class State:
+    """Objective and derivatives by the free parameters at B points, and the step they suggest.
+
+    Attributes
+    ----------
+    free : (B, P) float array
+    value : (B,) float array
+        inf where the law predicts a loss that is not positive.
+    gradient : (B, P) float array
+    hessian : (B, P, P) float array
+        Exact second derivatives, equation (1).
+    step : (B, P) float array
+        Newton's step where the Hessian is positive definite, the Gauss-Newton step elsewhere; zero for parameters
+        at a bound with an outward gradient.
+    """
+
+    free: Array
+    value: Array
+    gradient: Array
+    hessian: Array
+    step: Array
+
+    def where(self, index: NDArray[Any]) -> State:
+        """Some of the points."""
+        return State(*(getattr(self, f.name)[index] for f in fields(self)))
+
+    def update(self, index: NDArray[Any], other: State, chosen: NDArray[Any] | slice = ALL) -> None:
+        """Overwrite the points at `index` with (some of) those of `other`."""
+        for f in fields(self):
+            getattr(self, f.name)[index] = getattr(other, f.name)[chosen]
+
+
+def evaluate(problem: Problem, free: Array, rows: Rows = ALL) -> State:
+    """Objective, gradient, Hessian and step at B points.
+
+    Parameters
+    ----------
+    problem : Problem
+    free : (B, P) float array
+    rows : index
+        Which of the problems the points belong to.
+    """
+    return evaluate_on(problem, free, basis_functions(problem, problem.all_parameters(free)), rows)
+
+
+def predict(problem: Problem, free: Array) -> Array:
+    """(B, n) predicted losses at B points, nats per token."""
+    parameters = problem.all_parameters(free)
+    return _predicted(parameters, basis_functions(problem, parameters))
+
+
+def jacobian(problem: Problem, free: Array) -> Array:
+    """(n, P) derivatives of the residuals at one point, given by its (P,) free parameters."""
+    parameters = problem.all_parameters(free[None])
+    basis = basis_functions(problem, parameters)
+    predicted = _predicted(parameters, basis)
+    derivative = _fill_slopes(problem, parameters, basis)[0]
+    if problem.objective.log:
+        derivative /= predicted
+    free_derivative: Array = derivative.T @ problem.expand
+    return free_derivative
+
+
+def gauss_newton(problem: Problem, free: Array, rows: Rows = ALL) -> Array:
+    """(B, P, P) matrices J' W J / n with the weights of iteratively reweighted least squares.
+
+    Positive semidefinite, and for the squared penalty the expectation of the Hessian at the true law.
+    """
+    parameters = problem.all_parameters(free)
+    basis = basis_functions(problem, parameters)
+    with np.errstate(all="ignore"):
+        reweighted = _row_weights(problem, _predicted(parameters, basis), rows)[1]
+        matrix: Array = _contract(problem, _fill_slopes(problem, parameters, basis), reweighted)
+    return matrix
+
+
+def basis_functions(problem: Problem, parameters: Array) -> Array:
+    """(B, 2K + 1, n): exp(-alpha_k x_k) and ones in the first K + 1 places, the rest not yet filled."""
+    n_terms, n = problem.logs.shape
+    basis = np.empty((len(parameters), 2 * n_terms + 1, n))
+    units = basis[:, :n_terms]
+    np.multiply(parameters[:, n_terms + 1 :, None], -problem.logs, out=units)
+    np.exp(units, out=units)
+    basis[:, n_terms] = 1.0
+    return basis
+
+
+def _row_weights(problem: Problem, predicted: Array, rows: Rows) -> tuple[Array, Array]:
+    """First derivative of each row's penalty by S, and the weight of reweighted least squares (a second)."""
+    target, weights = problem.of(rows)
+    objective = problem.objective
+    residuals = objective.transform(predicted) - target
+    first, reweighted = objective.score(residuals), objective.reweighting(residuals)
+    if objective.log:
+        slope = 1.0 / predicted
+        first = first * slope
+        reweighted = reweighted * (slope * slope)
+    elif np.ndim(reweighted) == 0:
+        reweighted = np.full(first.shape, reweighted)
+    return (first, reweighted) if weights is None else (first * weights, reweighted * weights)
+
+
+def evaluate_on(problem: Problem, free: Array, basis: Array, rows: Rows) -> State:
+    """`evaluate`, on basis functions that are known for the exponents of `free`; fills the rest of `basis`."""
+    n_terms, n = problem.logs.shape
+    linear = n_terms + 1
+    parameters = problem.all_parameters(free)
+    with np.errstate(all="ignore"):
+        predicted = _predicted(parameters, basis)
+        value, first, second = _row_derivatives(problem, predicted, rows)
+        slopes = basis[:, linear:]
+        np.multiply(basis[:, :n_terms], problem.logs, out=slopes)
+        mixed = np.matmul(slopes, first[:, :, None])[:, :, 0] / n
+        pure = np.einsum("bkn,kn,bn->bk", slopes, problem.logs, first, optimize=False) / n
+        slopes *= -parameters[:, :n_terms, None]
+        gradient = problem.free_gradient(np.matmul(basis, first[:, :, None])[:, :, 0] / n)
+        full = np.matmul(basis * (second / n)[:, None], basis.transpose(0, 2, 1))
+        k = np.arange(n_terms)
+        full[:, k, linear + k] -= mixed
+        full[:, linear + k, k] -= mixed
+        full[:, linear + k, linear + k] += parameters[:, :n_terms] * pure
+        hessian = problem.free_matrix(full)
+        step = _step(problem, free, gradient, hessian, parameters, basis, rows)
+    return State(free, value, gradient, hessian, step)
+
+
+def _predicted(parameters: Array, basis: Array) -> Array:
+    linear = (basis.shape[1] + 1) // 2
+    predicted: Array = np.matmul(parameters[:, None, :linear], basis[:, :linear])[:, 0]
+    return predicted
+
+
+def _fill_slopes(problem: Problem, parameters: Array, basis: Array) -> Array:
+    """Fill the derivatives of S by alpha, -c_k x_k u_k, into the last K places."""
+    n_terms = len(problem.logs)
+    np.multiply(basis[:, :n_terms], problem.logs, out=basis[:, n_terms + 1 :])
+    basis[:, n_terms + 1 :] *= -parameters[:, :n_terms, None]
+    return basis
+
+
+def _contract(problem: Problem, basis: Array, weights: Array) -> Array:
+    n = basis.shape[2]
+    return problem.free_matrix(np.matmul(basis * (weights / n)[:, None], basis.transpose(0, 2, 1)))
+
+
+def _row_derivatives(problem: Problem, predicted: Array, rows: Rows) -> tuple[Array, Array, Array]:
+    """Objective of each point, and the first and second derivative of each row's penalty by S."""
+    target, weights = problem.of(rows)
+    objective = problem.objective
+    residuals = objective.transform(predicted) - target
+    penalty, score = objective.penalty(residuals), objective.score(residuals)
+    if objective.log:
+        slope = 1.0 / predicted
+        first = score * slope
+        second = (objective.curvature(residuals) - score) * (slope * slope)
+    else:
+        first, second = score, np.broadcast_to(objective.curvature(residuals), score.shape)
+    if weights is not None:
+        penalty, first, second = penalty * weights, first * weights, second * weights
+    value = penalty.mean(axis=1)
+    value[~((predicted.min(axis=1) > 0) & np.isfinite(value))] = np.inf
+    return value, first, second
+
+
+def _step(
+    problem: Problem, free: Array, gradient: Array, hessian: Array, parameters: Array, basis: Array, rows: Rows
+) -> Array:
+    held = ((free <= problem.lower) & (gradient > 0)) | ((free >= problem.upper) & (gradient < 0))
+    matrix = hold(hessian, held)
+    other = np.logical_not(_positive_definite(matrix))
+    if other.any():
+        reweighted = _row_weights(problem, _predicted(parameters[other], basis[other]), _some(rows, other))[1]
+        semidefinite = _contract(problem, basis[other], reweighted)
+        exponents = np.arange(problem.n_linear, semidefinite.shape[1])
+        curvature = semidefinite[:, exponents, exponents]
+        semidefinite[:, exponents, exponents] += 1e-10 * curvature.max(axis=1, initial=0.0)[:, None]
+        matrix = np.array(matrix)
+        matrix[other] = ridged(hold(semidefinite, held[other]))
+    return solve_each(matrix, np.where(held, 0.0, -gradient))
+
+
+def _some(rows: Rows, mask: NDArray[np.bool_]) -> NDArray[np.intp]:
+    return np.flatnonzero(mask) if isinstance(rows, slice) else rows[mask]
+
+
+def solve_each(matrix: Array, right: Array) -> Array:
+    """Solve B linear systems; one that is not finite gives a step of zero."""
+    usable: NDArray[np.bool_] = np.isfinite(right.sum(axis=1) + matrix.sum(axis=(1, 2)))
+    if not usable.all():
+        matrix, right = np.array(matrix), np.array(right)
+        matrix[~usable], right[~usable] = np.identity(matrix.shape[1]), 0.0
+    return np.asarray(np.linalg.solve(matrix, right[:, :, None])[:, :, 0], dtype=np.float64)
+
+
+def hold(matrix: Array, held: NDArray[np.bool_]) -> Array:
+    """`matrix` with the rows and columns of held parameters replaced by those of the identity."""
+    if not held.any():
+        return matrix
+    matrix = np.where(held[:, :, None] | held[:, None, :], 0.0, matrix)
+    index = np.arange(held.shape[1])
+    matrix[:, index, index] = np.where(held, 1.0, matrix[:, index, index])
+    return matrix
+
+
+def ridged(matrix: Array) -> Array:
+    """A semidefinite matrix made definite by a ridge at the rounding level of each diagonal entry, in place."""
+    index = np.arange(matrix.shape[1])
+    diagonal = matrix[:, index, index]
+    matrix[:, index, index] = np.where(diagonal > 0, diagonal * (1 + 1e-10), 1.0)
+    return matrix
+
+
+def _positive_definite(matrix: Array) -> NDArray[np.bool_]:
+    """Which of B matrices are safely positive definite, by the pivots of symmetric elimination.
+
+    Written over the batch because LAPACK's batched Cholesky raises for all when one matrix is indefinite.
+    """
+    a = matrix.transpose(1, 2, 0).copy()
+    size = len(a)
+    index = np.arange(size)
+    smallest = 1e-13 * np.abs(a[index, index])
+    for j in range(size - 1):
+        a[j + 1 :, j + 1 :] -= (a[j + 1 :, j] / a[j, j])[:, None] * a[j, j + 1 :]
+    definite: NDArray[np.bool_] = np.logical_and.reduce(a[index, index] > smallest, axis=0)
+    return definite
