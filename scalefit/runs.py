@@ -304,7 +304,7 @@ class Runs:
 
     def _unknown(self, name: str) -> DataError:
         hints = [warning.action for warning in self.warnings if warning.numbers.get("role") == name]
-        remedy = hints[0] if hints else f"name one with --column {name}=COLUMN"
+        remedy = hints[0] if hints else f"give it with --column {name}=COLUMN, or {name}=NUMBER if all rows share it"
         return DataError(
             f"{self.origin.name} has no column {name!r}{did_you_mean(name, self.columns)}; its columns are "
             f"{', '.join(self.columns)}; {remedy[0].lower()}{remedy[1:].rstrip('.')}"

@@ -135,7 +135,7 @@ def test_unknown_columns_are_named(runs):
         runs.complete(["widht"])
     assert str(caught.value) == (
         "columns has no column 'widht' (did you mean width?); its columns are width, depth, tokens, loss; "
-        "name one with --column widht=COLUMN"
+        "give it with --column widht=COLUMN, or widht=NUMBER if all rows share it"
     )
 
 
