@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.expressions import did_you_mean, evaluate_condition
 from scalefit.ingest import ReadOptions, read_table
+from scalefit.ingest.groups import label_codes, largest_of_each
 from scalefit.ingest.memory import table_from_columns
 from scalefit.ingest.table import Dropped, FloatArray, IntArray, Origin, Selection, Table, frozen
 from scalefit.ingest.tidy import show_number, write_csv, write_json
@@ -154,7 +155,7 @@ class Runs:
         """
         for columns in (self.table.texts, self.table.columns):
             if "run" in columns:
-                return frozen(_codes(columns["run"]))
+                return frozen(label_codes(columns["run"]))
         return frozen(np.arange(len(self), dtype=np.int64))
 
     @property
@@ -230,7 +231,7 @@ class Runs:
         groups = self._shape_ids() if which == "best-per-shape" else self.run_ids
         order = self._progress() if which == "last" else -self["loss"]
         mask = np.zeros(len(self), dtype=np.bool_)
-        mask[_largest_of_each(groups, order)] = True
+        mask[largest_of_each(groups, order)] = True
         return Runs(self.table.keep(mask, f"not the {_SELECTORS[which]}", f"select {which}"))
 
     def _progress(self) -> FloatArray:
@@ -324,22 +325,6 @@ class Runs:
     def to_json(self, path: str | Path) -> None:
         """Write the tidy JSON document, which reads back to the same numbers bit for bit."""
         Path(path).write_text(write_json(self.table), encoding="utf-8", newline="")
-
-
-def _largest_of_each(groups: IntArray, values: FloatArray) -> IntArray:
-    """Return for each group the index of its largest value, the later row among equals."""
-    order = np.lexsort((np.arange(len(groups)), values, groups))
-    is_end = np.append(groups[order][1:] != groups[order][:-1], True)
-    return np.asarray(order[is_end], dtype=np.int64)
-
-
-def _codes(labels: NDArray[Any]) -> IntArray:
-    """Number labels in order of appearance; a missing label is one of its own."""
-    missing = np.isnan(labels) if labels.dtype == np.float64 else labels == ""
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    order = first[inverse]
-    order[missing] = np.flatnonzero(missing)
-    return np.unique(order, return_inverse=True)[1].astype(np.int64)
 
 
 def _tie_warning(k: int, gone: int, above: int, n: int) -> ScalefitWarning:
