@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import t27_columns
 from scipy.optimize import least_squares
 from scipy.stats import norm
 
@@ -18,7 +19,6 @@ from scalefit.uncertainty.bootstrap import bootstrap
 from scalefit.uncertainty.groups import choose_method, group_labels, test_dependence
 from scalefit.uncertainty.refits import Refits, refit
 from scalefit.uncertainty.resampling import jackknife_problem, plan_resampling
-from tests.conftest import t27_columns
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,249 @@
+"""Large-sample covariances of a fit: side by side, since they disagree where the law does not hold.
+
+With the penalties' total F_n = n F, its Hessian A at the optimum, and s_i the derivative of row i's penalty,
+
+    Gauss-Newton       s^2 (J' W J)^-1                                     (right if the law and its noise are)
+    observed           s^2 A^-1 with the exact Hessian                     (Efron & Hinkley 1978)
+    robust             n / (n - p)  A^-1 [sum_i s_i s_i'] A^-1              (rows of unequal noise, HC1)
+    cluster            G / (G - 1) (n - 1) / (n - p)  A^-1 [sum_g s_g s_g'] A^-1    (rows that share a run or shape)
+
+all of the M-estimator form (Huber 1981, section 7.6). Intervals use Student's t with n - p degrees of freedom, and
+with G - 1 for clusters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from scalefit.derivatives import evaluate, gauss_newton, jacobian, predict
+from scalefit.errors import OptionError, ScalefitWarning
+from scalefit.estimates import VANISHED
+from scalefit.fitting import Fit
+from scalefit.uncertainty.groups import choose_method, group_labels
+from scalefit.uncertainty.refits import Refits, refit
+from scalefit.uncertainty.samples import check_level
+
+__all__ = ["Asymptotic", "asymptotic"]
+
+Array = NDArray[np.float64]
+
+SIMULATIONS = 200
+IMPROBABLE = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Asymptotic:
+    """Covariances of ln c, alpha and L0 by several theories.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The law's parameters.
+    estimate : mapping of str to float
+        In plain units.
+    covariances : mapping of str to (n_names, n_names) float array
+        By theory: ``"gauss-newton"``, ``"observed"``, ``"robust"`` and, where rows share a group, ``"cluster"``.
+        nan for fixed parameters and those at a bound.
+    degrees : mapping of str to int
+        Degrees of freedom of Student's t, by theory.
+    likelihood_scale : (n_names,) float array
+        Robust variance over the inverse Hessian's, by which a penalty's profile is calibrated (Kent 1982).
+    clusters : str
+        What the clusters are, or an empty text.
+    hessian_ratio : float
+        Exact Hessian over Gauss-Newton's along the direction that the data determine worst.
+    hessian_p : float
+        Share of simulated tables of the fitted law with a ratio so far from one; nan for robust objectives
+        and without simulations.
+    warnings : tuple of ScalefitWarning
+    """
+
+    names: tuple[str, ...]
+    estimate: Mapping[str, float]
+    covariances: Mapping[str, Array]
+    degrees: Mapping[str, int]
+    likelihood_scale: Array
+    clusters: str
+    hessian_ratio: float
+    hessian_p: float
+    warnings: tuple[ScalefitWarning, ...]
+
+    def standard_error(self, name: str, theory: str = "gauss-newton") -> float:
+        """Standard error of a parameter; of ln c for a coefficient."""
+        if theory not in self.covariances:
+            raise OptionError(f"there is no covariance {theory!r}; there are {', '.join(self.covariances)}")
+        i = self.names.index(name)
+        return float(np.sqrt(self.covariances[theory][i, i]))
+
+    def interval(self, name: str, theory: str = "gauss-newton", level: float = 0.95) -> tuple[float, float]:
+        """Wald interval in plain units; a coefficient's is symmetric in ln c."""
+        half = float(stdtrit(self.degrees[theory], (1 + check_level(level)) / 2)) * self.standard_error(name, theory)
+        value = self.estimate[name]
+        if name.startswith("c_"):
+            return value * math.exp(-half), value * math.exp(half)
+        return value - half, value + half
+
+
+def asymptotic(fit: Fit, *, by: str | None = None, seed: int = 0, simulations: int = SIMULATIONS) -> Asymptotic:
+    """Compute the covariances of a fit by every theory that applies.
+
+    Parameters
+    ----------
+    fit : Fit
+    by : str, optional
+        Clusters: ``"run"``, ``"shape"`` or a column; by default what `choose_method` finds.
+    seed : int
+        Of the simulations behind `hessian_p`.
+    simulations : int
+        How many; 0 leaves `hessian_p` unknown.
+    """
+    refits = Refits.of(fit)
+    clusters = by or choose_method(fit).by
+    inside = _inside(refits)
+    bread, rows, variance = _pieces(refits, inside)
+    n, p = rows.shape
+    robust = bread @ (rows.T @ rows) @ bread * n / (n - p)
+    free = {"gauss-newton": _gauss_newton(refits, inside) * variance, "observed": bread * variance, "robust": robust}
+    degrees = dict.fromkeys(free, n - p)
+    if clusters != "row":
+        labels = group_labels(fit, clusters)
+        n_groups = int(labels.max()) + 1
+        sums = np.stack([np.bincount(labels, column, n_groups) for column in rows.T], axis=1)
+        free["cluster"] = bread @ (sums.T @ sums) @ bread * n_groups / (n_groups - 1) * (n - 1) / (n - p)
+        degrees["cluster"] = n_groups - 1
+    ratio, probability = _hessian_ratio(refits, inside), math.nan
+    if fit.objective.delta is None and simulations:
+        probability = _ratio_probability(fit, refits, inside, ratio, (seed, simulations))
+    reported = {name: _reported(refits, inside, matrix) for name, matrix in free.items()}
+    return Asymptotic(
+        names=fit.law.parameter_names,
+        estimate=fit.params,
+        covariances=MappingProxyType(reported),
+        degrees=MappingProxyType(degrees),
+        likelihood_scale=_likelihood_scale(refits),
+        clusters="" if clusters == "row" else clusters,
+        hessian_ratio=ratio,
+        hessian_p=probability,
+        warnings=_warnings(ratio, probability, simulations),
+    )
+
+
+def _inside(refits: Refits, bounds_too: bool = False) -> NDArray[np.bool_]:
+    """Which free parameters are not at a bound, or (with `bounds_too`) at least not a term that vanished."""
+    problem, free = refits.centred.problem, refits.point
+    sizes = np.array([name.startswith("c_") for name in refits.centred.free_names])
+    vanished = sizes & (problem.lower == 0) & (free < VANISHED * refits.smallest_loss)
+    if bounds_too:
+        return np.asarray(~vanished)
+    return np.asarray((free > problem.lower) & (free < problem.upper) & ~vanished)
+
+
+def _likelihood_scale(refits: Refits) -> Array:
+    """Robust over inverse-Hessian variance of ln c, alpha and L0, those at a bound as though they were free."""
+    inside = _inside(refits, bounds_too=True)
+    bread, rows, _ = _pieces(refits, inside)
+    n, p = rows.shape
+    robust = bread @ (rows.T @ rows) @ bread * n / (n - p)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.diag(_reported(refits, inside, robust)) / np.diag(_reported(refits, inside, bread))
+
+
+def _pieces(refits: Refits, inside: NDArray[np.bool_]) -> tuple[Array, Array, float]:
+    """A^-1, the rows s_i, and the variance s^2 that makes A^-1 a covariance, for the parameters inside."""
+    problem = refits.centred.problem
+    n = problem.logs.shape[1]
+    residuals = problem.objective.transform(predict(problem, refits.point[None])[0]) - problem.target
+    weights = np.ones(n) if problem.weights is None else problem.weights
+    score = problem.objective.score(residuals)
+    rows = (weights * score)[:, None] * jacobian(problem, refits.point)[:, inside]
+    hessian = evaluate(problem, refits.point[None]).hessian[0][np.ix_(inside, inside)]
+    curvature = float(np.mean(weights * np.broadcast_to(problem.objective.curvature(residuals), n)))
+    variance = float(np.sum(weights * score**2)) / (n - rows.shape[1]) / max(curvature, 1 / n)
+    return _inverse(n * hessian), rows, variance
+
+
+def _gauss_newton(refits: Refits, inside: NDArray[np.bool_]) -> Array:
+    """The inverse of the total's Gauss-Newton Hessian, for the parameters inside."""
+    problem = refits.centred.problem
+    n = problem.logs.shape[1]
+    residuals = problem.objective.transform(predict(problem, refits.point[None])[0]) - problem.target
+    weights = np.ones(n) if problem.weights is None else problem.weights
+    curvature = max(float(np.mean(weights * np.broadcast_to(problem.objective.curvature(residuals), n))), 1 / n)
+    rows = jacobian(problem, refits.point)[:, inside]
+    return _inverse(curvature * (rows.T * weights) @ rows)
+
+
+def _inverse(matrix: Array) -> Array:
+    """Inverse after scaling to a unit diagonal; pseudo-inverse where it is singular."""
+    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(matrix)), 1e-300))
+    return np.linalg.pinv(matrix * scale * scale[:, None], hermitian=True) * scale * scale[:, None]
+
+
+def _reported(refits: Refits, inside: NDArray[np.bool_], covariance: Array) -> Array:
+    """Covariance of ln c, alpha and L0 from that of the free parameters inside."""
+    names = refits.centred.law.parameter_names
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rows = refits.centred.reporting_jacobian(refits.point)[:, inside]
+        matrix = rows @ covariance @ rows.T
+    index = [refits.centred.free_index(name) for name in names]
+    known = np.array([j is not None and bool(inside[j]) for j in index])
+    matrix[~known] = np.nan
+    matrix[:, ~known] = np.nan
+    return matrix
+
+
+def _ratios(inside: NDArray[np.bool_], exact: Array, normal: Array) -> Array:
+    """(B,) exact over Gauss-Newton Hessian along the weakest direction of the latter."""
+    select = np.ix_(np.arange(len(exact)), np.flatnonzero(inside), np.flatnonzero(inside))
+    exact, normal = exact[select], normal[select]
+    index = np.arange(normal.shape[1])
+    scale = 1 / np.sqrt(np.maximum(normal[:, index, index], 1e-300))
+    both = scale[:, :, None] * scale[:, None, :]
+    values, vectors = np.linalg.eigh(normal * both)
+    weakest = vectors[:, :, 0]
+    return np.asarray(np.einsum("bi,bij,bj->b", weakest, exact * both, weakest) / np.maximum(values[:, 0], 1e-300))
+
+
+def _hessian_ratio(refits: Refits, inside: NDArray[np.bool_]) -> float:
+    problem, point = refits.centred.problem, refits.point[None]
+    return float(_ratios(inside, evaluate(problem, point).hessian, gauss_newton(problem, point))[0])
+
+
+def _ratio_probability(
+    fit: Fit, refits: Refits, inside: NDArray[np.bool_], ratio: float, seed_and_count: tuple[int, int]
+) -> float:
+    """Share of tables simulated from the fit, normal noise of the residuals' size, with a ratio so far from one."""
+    problem = refits.centred.problem
+    n = problem.logs.shape[1]
+    weights = np.ones(n) if problem.weights is None else problem.weights
+    sigma = math.sqrt(fit.objective_value * n / (n - len(refits.point)))
+    seed, count = seed_and_count
+    noise = np.random.default_rng(seed).standard_normal((count, n)) * sigma / np.sqrt(weights)
+    simulated = replace(problem, target=problem.target + fit.residuals + noise)
+    found = refit(refits, simulated, seed)
+    every = np.arange(count)
+    exact = evaluate(simulated, found.free, every).hessian
+    ratios = _ratios(inside, exact, gauss_newton(simulated, found.free, every))
+    return float((np.abs(ratios - 1) >= abs(ratio - 1)).mean())
+
+
+def _warnings(ratio: float, probability: float, simulations: int) -> tuple[ScalefitWarning, ...]:
+    if not probability < IMPROBABLE:
+        return ()
+    shown = f"{probability:.3f}" if probability else f"below {1 / simulations:.3f}"
+    return (
+        ScalefitWarning(
+            "curvature-disagrees",
+            f"along the direction that the data determine worst the exact curvature of the objective is {ratio:.2f} "
+            f"times that of the linearised law; under the law so much has the probability {shown}.",
+            "The law misses something in this table: trust the bootstrap, and look at the residuals.",
+            {"ratio": ratio, "probability": probability},
+        ),
+    )
