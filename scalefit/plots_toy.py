@@ -39,7 +39,7 @@ def sweep_figures(table: pd.DataFrame, found: Sequence[DepthExponent]) -> dict[s
         figures["exponent_steps"] = plot_exponents(found, "horizon", "steps (each point annealed)")
     if table["temperature"].nunique() > 1:
         figures["exponent_temperature"] = plot_exponents(_longest(found), "temperature", "temperature")
-    if table.groupby("width")["hidden"].nunique().max() > 1:
+    if table.groupby("width")["hidden_units"].nunique().max() > 1:
         figures["total_units"] = plot_total_units(table)
     return figures
 
@@ -124,7 +124,7 @@ def plot_total_units(table: pd.DataFrame) -> Figure:
         depths = relative.columns.to_numpy(dtype=float)
         axes.fill_between(depths, relative.min(), relative.max(), color=COLOURS[str(kind)], alpha=0.2, linewidth=0)
         axes.plot(depths, relative.mean(), "o-", color=COLOURS[str(kind)], label=str(kind))
-    total = (last["depth"] * last["hidden"]).iloc[0]
+    total = (last["depth"] * last["hidden_units"]).iloc[0]
     axes.set(yscale="log", ylabel="loss over that of the shallowest")
     _depth_axis(axes, table, f"depth, with depth x hidden units = {total}")
     axes.legend()

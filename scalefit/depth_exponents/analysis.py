@@ -133,10 +133,11 @@ def _agreement(cell: Cell, half: Cell | None) -> tuple[bool | None, float]:
     if half is None:
         return None, float("nan")
     before = dict(zip(half.seeds, half.alphas["no-floor"], strict=True))
-    change = np.array(
-        [a - before[seed] for seed, a in zip(cell.seeds, cell.alphas["no-floor"], strict=True) if seed in before]
-    )
-    if not change.size:
+    after = dict(zip(cell.seeds, cell.alphas["no-floor"], strict=True))
+    both = [seed for seed in before if np.isfinite(before[seed]) and np.isfinite(after.get(seed, np.nan))]
+    if not both:
         return None, float("nan")
+    change = np.array([after[seed] - before[seed] for seed in both])
     error = change.std(ddof=1) / np.sqrt(change.size) if change.size > 1 else 0.0
-    return bool(abs(change.mean()) <= max(AGREEMENT, 2 * error)), float(np.mean(list(before.values())))
+    agrees = bool(abs(change.mean()) <= max(AGREEMENT, 2 * error))
+    return agrees, float(np.mean([before[seed] for seed in both]))

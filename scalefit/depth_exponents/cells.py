@@ -108,7 +108,8 @@ class Cell:
 
 def cell_warnings(cell: Cell, converged: bool | None, half: float, share: float) -> list[ScalefitWarning]:
     remarks = []
-    alpha = float(np.nanmean(cell.alphas["no-floor"]))
+    alphas = cell.alphas["no-floor"]
+    alpha = float(np.mean(alphas[np.isfinite(alphas)])) if np.isfinite(alphas).any() else float("nan")
     if converged is False:
         remarks.append(
             ScalefitWarning(

@@ -18,7 +18,7 @@ from toy_models.teacher_student.trainer import Measurement, Trainer
 __all__ = ["COLUMNS", "TIMES", "count_diverged", "merge_rows", "student_rows", "to_csv", "write_atomically"]
 
 KEY = (
-    "kind", "gain", "seed", "width", "hidden", "depth", "objective", "temperature", "integrator", "horizon", "step",
+    "kind", "gain", "seed", "width", "hidden_units", "depth", "objective", "temperature", "integrator", "horizon", "step",
 )  # fmt: skip
 """Columns that tell rows of one sweep apart; tables are sorted by them."""
 
@@ -48,7 +48,7 @@ def student_rows(trainer: Trainer, found: Measurement, seconds: float) -> Iterat
             "integrator": pack.integrator,
             "depth": depth,
             "width": pack.width,
-            "hidden": pack.hidden,
+            "hidden_units": pack.hidden,
             "objective": pack.loss,
             "horizon": pack.steps,
             "params": perceptrons * pack.hidden * (2 * pack.width + 1) + trainer.stack.head[student].numel(),
@@ -73,7 +73,7 @@ def student_rows(trainer: Trainer, found: Measurement, seconds: float) -> Iterat
 
 def common_columns(config: SweepConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Columns of a student that do not change while it trains, its run name among them."""
-    parts = [f"{key}={settings[key]:g}" for key in ("gain", "seed", "width", "hidden", "horizon", "depth")]
+    parts = [f"{key}={settings[key]:g}" for key in ("gain", "seed", "width", "hidden_units", "horizon", "depth")]
     if not math.isnan(settings["temperature"]):
         parts.append(f"temperature={settings['temperature']:.6g}")
     names = [config.id, settings["kind"], settings["objective"], settings["integrator"]]
