@@ -1,0 +1,77 @@
+"""`scalefit predict`: losses of models not trained yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scalefit.cli.app import app
+from scalefit.cli.output import AsJson, finish, print_json, print_report
+
+if TYPE_CHECKING:
+    from scalefit.runs import Runs
+
+
+@app.command()
+def predict(
+    fit: Annotated[Path, typer.Argument(metavar="FIT", help="What `scalefit fit RUNS -o fit.json` wrote")],
+    points: Annotated[Path | None, typer.Argument(metavar="[POINTS]", help="A table with the law's columns")] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE,...", help="A point instead of a table: width=4096,depth=40,tokens=1T"),
+    ] = None,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals")] = 0.95,
+    as_json: AsJson = False,
+) -> None:
+    """Predict losses with two intervals: for the law's mean, and for one new run.
+
+    Both take the law for true; how far a point lies beyond the fitted table is given in decades.
+    """
+    from scalefit.fit_file import load_fit
+    from scalefit.prediction import prediction_interval
+    from scalefit.report.predict import prediction_document, prediction_report
+
+    prediction = prediction_interval(load_fit(fit), _points(points, at or []), level=level)
+    if as_json:
+        print_json(prediction_document(prediction))
+    else:
+        print_report(prediction_report(prediction))
+    finish(True, ())
+
+
+def _points(path: Path | None, at: list[str]) -> Runs:
+    """Read points from a table or from the words of the command line."""
+    from scalefit.errors import OptionError
+    from scalefit.runs import Runs
+
+    if (path is None) == (not at):
+        raise OptionError("give the points either as a table or with --at width=4096,depth=40,tokens=1T")
+    if path is not None:
+        return Runs.from_csv(path, {"loss": "1"})  # points have no loss; reading asks for one
+    rows = [dict(_pair(part, text) for part in text.split(",")) for text in at]
+    if any(row.keys() != rows[0].keys() for row in rows):
+        raise OptionError("every --at must name the same columns")
+    values = {name: [_number(name, row[name]) for row in rows] for name in rows[0]}
+    return Runs.from_columns({**values, "loss": [1.0] * len(rows)}, name="--at")
+
+
+def _number(name: str, text: str) -> float:
+    """Read a number such as 4096, 1e12 or 1T."""
+    from scalefit.errors import OptionError
+    from scalefit.ingest.numbers import Locale, parse_number
+
+    value = parse_number(text, Locale())
+    if value is None:
+        raise OptionError(f"--at {name}={text}: {text!r} is not a number")
+    return value
+
+
+def _pair(part: str, text: str) -> tuple[str, str]:
+    from scalefit.errors import OptionError
+
+    name, equals, value = (piece.strip() for piece in part.partition("="))
+    if not (name and equals and value):
+        raise OptionError(f"--at {text!r} is not NAME=VALUE,...; write for example --at width=4096,depth=40,tokens=1T")
+    return name, value
