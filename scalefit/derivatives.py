@@ -27,6 +27,9 @@ Rows = NDArray[np.intp] | slice
 
 ALL = slice(None)
 
+_AT_ONCE = 0.01
+"""A step meets a bound right away when less than this share of it is left inside."""
+
 
 @dataclass(frozen=True)
 class State:
@@ -207,7 +210,17 @@ def _step(
         semidefinite[:, exponents, exponents] += 1e-10 * curvature.max(axis=1, initial=0.0)[:, None]
         matrix = np.array(matrix)
         matrix[other] = ridged(hold(semidefinite, held[other]))
-    return solve_each(matrix, np.where(held, 0.0, -gradient))
+    step = solve_each(matrix, np.where(held, 0.0, -gradient))
+    # Cut off at a bound right away, a step of all parameters together would be no descent: what would cross stops
+    # there, and the others step as far as that lets them.
+    stop = np.clip(free + step, problem.lower, problem.upper) - free
+    crossing = (stop != step) & (np.abs(stop) <= _AT_ONCE * np.abs(step))
+    if crossing.any():
+        stop = np.where(crossing, stop, 0.0)
+        rest = -gradient - np.einsum("bij,bj->bi", matrix, stop)
+        right = np.where(held, 0.0, np.where(crossing, stop, rest))
+        step = solve_each(hold(matrix, held | crossing), right)
+    return step
 
 
 def _some(rows: Rows, mask: NDArray[np.bool_]) -> NDArray[np.intp]:
