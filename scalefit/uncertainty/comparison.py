@@ -1,0 +1,288 @@
+"""The intervals of several methods side by side, with the one to trust and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from scalefit.errors import FitError, OptionError, ScalefitWarning
+from scalefit.fitting import Fit
+from scalefit.uncertainty.asymptotic import Asymptotic, asymptotic
+from scalefit.uncertainty.bootstrap import bootstrap
+from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Plan, choose_method, group_labels
+from scalefit.uncertainty.importance import importance_sample
+from scalefit.uncertainty.posterior import sample_posterior
+from scalefit.uncertainty.profile import Profile, profile
+from scalefit.uncertainty.refits import Progress
+from scalefit.uncertainty.samples import Samples, check_level
+
+__all__ = ["ALL_METHODS", "FAST_METHODS", "Comparison", "Settings", "compare_intervals"]
+
+Interval = tuple[float, float]
+
+BOOTSTRAPS = ("pairs", "cluster", "residual", "wild", "wild-cluster")
+THEORIES = {"wald": "gauss-newton", "observed": "observed", "robust": "robust", "cluster-robust": "cluster"}
+ALL_METHODS = (*BOOTSTRAPS, "profile", *THEORIES, "posterior", "importance", "importance-cluster")
+FAST_METHODS = ("pairs", "cluster", "profile", "wald", "importance")
+
+ROW_THEORIES = {"profile", "wald", "observed", "robust"}
+"""Methods that take every row for independent, and say nothing sensible where rows share runs."""
+
+ROW_METHODS = {*ROW_THEORIES, "pairs", "residual", "wild"}
+"""Methods that take every row for independent."""
+
+POSTERIORS = {"posterior", "importance"}
+"""Methods with an effect that rows of a run share, where they do, but none of the shape."""
+
+DISAGREE = 1.5
+"""Intervals disagree when one is so many times as wide as the other, or misses the other's centre."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the methods are run.
+
+    Attributes
+    ----------
+    level : float
+    n_resamples : int
+        Of each bootstrap.
+    by : str or None
+        Clusters; None chooses.
+    seed : int
+    workers : int
+        Processes for the bootstraps; 0 works in this one.
+    """
+
+    level: float = 0.95
+    n_resamples: int = 1000
+    by: str | None = None
+    seed: int = 0
+    workers: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Intervals by method and parameter.
+
+    Attributes
+    ----------
+    fit : Fit
+    settings : Settings
+    plan : Plan
+        The bootstrap that suits the table, and why.
+    default : str
+        The method to trust.
+    intervals : mapping of str to mapping of str to (float, float)
+        Method -> parameter -> interval in plain units; an open end is infinite. ``"pairs-bca"`` and
+        ``"cluster-bca"`` stand beside the percentile intervals where they exist.
+    samples, profiles : mappings
+        The draws and curves behind them, by method and by parameter.
+    theory : Asymptotic or None
+    withheld : mapping of str to str
+        Method -> why it gives no interval on this table.
+    reservations : mapping of str to str
+        Method -> why its intervals are not claimed to hold their level.
+    warnings : tuple of ScalefitWarning
+    """
+
+    fit: Fit
+    settings: Settings
+    plan: Plan
+    default: str
+    intervals: Mapping[str, Mapping[str, Interval]]
+    samples: Mapping[str, Samples]
+    profiles: Mapping[str, Profile]
+    theory: Asymptotic | None
+    withheld: Mapping[str, str]
+    reservations: Mapping[str, str]
+    warnings: tuple[ScalefitWarning, ...]
+
+    def disagreements(self) -> list[dict[str, Any]]:
+        """Where a method's interval differs from the default's: in width, or in not holding its centre."""
+        found = []
+        trusted = self.intervals.get(self.default, {})
+        for method, intervals in self.intervals.items():
+            for name, (low, high) in intervals.items():
+                if method == self.default or name not in trusted:
+                    continue
+                ratio, apart = _difference((low, high), trusted[name], name.startswith("c_"))
+                if apart or not 1 / DISAGREE <= ratio <= DISAGREE:
+                    found.append({"method": method, "parameter": name, "width_ratio": ratio, "apart": apart})
+        return found
+
+
+def compare_intervals(
+    fit: Fit,
+    methods: Sequence[str] = ALL_METHODS,
+    settings: Settings | None = None,
+    progress: Callable[[str], Progress | None] | None = None,
+) -> Comparison:
+    """Compute the intervals of a fit by several methods.
+
+    Parameters
+    ----------
+    fit : Fit
+    methods : sequence of str
+        Of `ALL_METHODS`. ``"cluster"``, ``"wild-cluster"`` and ``"cluster-robust"`` are withheld where there are too
+        few clusters.
+    settings : Settings, optional
+    progress : callable, optional
+        Given the name of a method it returns what that method reports its progress to.
+
+    Raises
+    ------
+    OptionError
+        If a method is unknown or the level is not between 0 and 1.
+    """
+    settings = settings or Settings()
+    check_level(settings.level)
+    for method in methods:
+        if method not in ALL_METHODS:
+            raise OptionError(f"unknown method {method!r}; choose of {', '.join(ALL_METHODS)}, or all")
+    run = _Run(fit, settings, progress)
+    for method in dict.fromkeys(methods):
+        try:
+            run.add(method)
+        except (FitError, OptionError) as error:
+            run.withheld[method] = str(error)
+    return run.comparison()
+
+
+class _Run:
+    """Collects what the methods give; lives only inside `compare_intervals`."""
+
+    def __init__(self, fit: Fit, settings: Settings, progress: Callable[[str], Progress | None] | None) -> None:
+        self.fit, self.settings, self.progress = fit, settings, progress
+        self.plan = choose_method(fit)
+        self.by = settings.by or (self.plan.by if self.plan.by != "row" else None)
+        self.theory: Asymptotic | None = None
+        self.intervals: dict[str, dict[str, Interval]] = {}
+        self.samples: dict[str, Samples] = {}
+        self.profiles: dict[str, Profile] = {}
+        self.withheld: dict[str, str] = {}
+        self.reservations: dict[str, str] = {}
+        self.warnings: list[ScalefitWarning] = []
+
+    @property
+    def free(self) -> list[str]:
+        """Parameters that have an interval."""
+        constraints = self.fit.constraints
+        return [n for n in self.fit.params if constraints.ties.get(n, n) not in constraints.fixed]
+
+    def add(self, method: str) -> None:
+        """Run one method."""
+        rows_share_runs = self.fit.runs.n_runs < len(self.fit.runs)
+        if method in ROW_THEORIES and rows_share_runs:
+            self.withheld[method] = "it takes every row for independent, and here rows share runs"
+            return
+        if (method in ROW_METHODS and self.plan.by != "row") or (method in POSTERIORS and self.plan.by == "shape"):
+            self.reservations[method] = f"it takes rows of one {self.plan.by} for independent, which they are not"
+        report = self.progress(method) if self.progress else None
+        if method in BOOTSTRAPS:
+            self._add_bootstrap(method, report)
+        elif method == "profile":
+            self._add_profile(report)
+        elif method in THEORIES:
+            self._add_theory(method)
+        elif method == "posterior":
+            self._add_samples(method, sample_posterior(self.fit, seed=self.settings.seed, progress=report))
+        elif method == "importance":
+            self._add_samples(method, importance_sample(self.fit, seed=self.settings.seed))
+        elif self.by in (None, "run"):
+            self.withheld[method] = "it is for rows that depend within a shape"
+        else:
+            self._add_samples(method, importance_sample(self.fit, seed=self.settings.seed, by=str(self.by)))
+
+    def _add_bootstrap(self, method: str, report: Progress | None) -> None:
+        clustered = method in ("cluster", "wild-cluster")
+        settings = self.settings
+        by = (self.by or ("shape" if self._has_shapes() else None)) if clustered else None
+        if clustered and by is None:
+            self.withheld[method] = "no rows share a run or a shape"
+            return
+        draws = bootstrap(
+            self.fit,
+            settings.n_resamples,
+            method=method,
+            by=by,
+            seed=settings.seed,
+            level=settings.level,
+            workers=settings.workers,
+            progress=report,
+        )
+        self._add_samples(method, draws)
+        bca = {n: draws.interval(n, kind="bca") for n in self.free if n in draws.corrections}
+        if bca:
+            self.intervals[f"{method}-bca"] = bca
+
+    def _has_shapes(self) -> bool:
+        try:
+            labels = group_labels(self.fit, "shape")
+        except OptionError:
+            return False
+        return FEWEST_CLUSTERS <= int(labels.max()) + 1 < len(labels)
+
+    def _add_samples(self, method: str, draws: Samples) -> None:
+        self.samples[method] = draws
+        self.intervals[method] = {n: draws.interval(n, self.settings.level) for n in self.free}
+        if draws.reservations:
+            reasons = [self.reservations[method]] if method in self.reservations else []
+            self.reservations[method] = "; ".join(dict.fromkeys([*reasons, *draws.reservations.values()]))
+        self.warnings += [w for w in draws.warnings if w not in self.warnings]
+
+    def _add_profile(self, report: Progress | None) -> None:
+        theory = self._theory()
+        for i, name in enumerate(self.free):
+            self.profiles[name] = profile(self.fit, name, self.settings.level, theory=theory)
+            if report is not None:
+                report(i + 1, len(self.free))
+        self.intervals["profile"] = {name: found.interval for name, found in self.profiles.items()}
+
+    def _add_theory(self, method: str) -> None:
+        theory = self._theory()
+        kind = THEORIES[method]
+        if kind not in theory.covariances:
+            self.withheld[method] = "no rows share a run or a shape that makes them dependent"
+            return
+        level = self.settings.level
+        all_of_them = {n: theory.interval(n, kind, level) for n in self.free}
+        self.intervals[method] = {n: ends for n, ends in all_of_them.items() if not math.isnan(ends[0])}
+
+    def _theory(self) -> Asymptotic:
+        if self.theory is None:
+            self.theory = asymptotic(self.fit, by=self.by, seed=self.settings.seed)
+            self.warnings += self.theory.warnings
+        return self.theory
+
+    def comparison(self) -> Comparison:
+        """Everything collected."""
+        return Comparison(
+            fit=self.fit,
+            settings=self.settings,
+            plan=self.plan,
+            default="cluster" if self.settings.by not in (None, "row") else self.plan.method,
+            intervals=MappingProxyType(self.intervals),
+            samples=MappingProxyType(self.samples),
+            profiles=MappingProxyType(self.profiles),
+            theory=self.theory,
+            withheld=MappingProxyType(self.withheld),
+            reservations=MappingProxyType(self.reservations),
+            warnings=(*self.fit.warnings, *self.warnings),
+        )
+
+
+def _difference(one: Interval, other: Interval, log: bool) -> tuple[float, bool]:
+    """Ratio of the widths (of ln c for coefficients), and whether one misses the centre of the other."""
+    if log and min(*one, *other) > 0:
+        one, other = (math.log(one[0]), math.log(one[1])), (math.log(other[0]), math.log(other[1]))
+    widths = one[1] - one[0], other[1] - other[0]
+    if not all(math.isfinite(width) for width in widths):
+        return (1.0 if widths[0] == widths[1] else math.inf if math.isinf(widths[0]) else 0.0), False
+    if widths[1] == 0:
+        return (1.0 if widths[0] == 0 else math.inf), one != other
+    centre = (other[0] + other[1]) / 2
+    return widths[0] / widths[1], not one[0] <= centre <= one[1]
