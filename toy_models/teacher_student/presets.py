@@ -79,7 +79,7 @@ _ALL = (
         target="flow",
         depths=(4, 6, 8, 12, 16, 24, 32),
         horizons=(1.0,),
-        eval_samples=4_096,
+        eval_samples=1_024,
         samples=None,
     ),
     replace(_PAPER_KL, name="paper-kl-independent", teachers=(Teacher("independent"),)),
