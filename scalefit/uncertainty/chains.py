@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import DataError, OptionError
-from scalefit.uncertainty.target import Target
+from scalefit.uncertainty.conditional import Conditional
 
 __all__ = ["Chain", "fingerprint", "load_chains", "random_state", "save_chains"]
 
@@ -35,6 +36,7 @@ class Chain:
     Attributes
     ----------
     coords : (n_stored, n_walkers, n_dim) float array
+        Sheared coordinates (`scalefit.uncertainty.conditional`).
     log_prob : (n_stored, n_walkers) float array
     accepted : (n_walkers,) float array
         Stored steps at which each walker had just moved.
@@ -60,10 +62,12 @@ class Chain:
         )
 
 
-def fingerprint(target: Target, *settings: int) -> str:
-    """Digest of everything that decides what a chain draws: data, law, constraints, priors, noise, settings."""
+def fingerprint(conditional: Conditional, *settings: int) -> str:
+    """Digest of everything that decides what a chain draws: data, law, constraints, priors, noise, fit, settings."""
+    target = conditional.target
     problem = target.centred.problem
-    digest = hashlib.sha256(repr((target.description, problem.objective.name, settings)).encode())
+    fitted = [f"{value:.6g}" for value in (*conditional.fitted, conditional.ridge)]
+    digest = hashlib.sha256(repr((target.description, problem.objective.name, fitted, settings)).encode())
     for array in (
         problem.logs,
         problem.target,
@@ -83,7 +87,6 @@ def save_chains(path: Path, chains: list[Chain], digest: str) -> None:
 
     Each ensemble is a group that ``emcee.backends.HDFBackend(path, name="ensemble-0", read_only=True)`` opens.
     """
-    import emcee
     import h5py
 
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
@@ -94,7 +97,7 @@ def save_chains(path: Path, chains: list[Chain], digest: str) -> None:
                 group = file.create_group(f"ensemble-{e}")
                 _, n_walkers, n_dim = chain.coords.shape
                 group.attrs.update(
-                    version=emcee.__version__,
+                    version=version("emcee"),
                     nwalkers=n_walkers,
                     ndim=n_dim,
                     has_blobs=False,

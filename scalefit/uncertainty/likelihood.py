@@ -94,13 +94,12 @@ class Likelihood:
 
     def whiten(self, rows: Array, log_scales: Array) -> Array:
         """V^(-1/2) of equation (2) applied along the last axis of a (B, k, n) array; for t rows sqrt(w) / sigma."""
-        white = rows * self.root_weights
+        white = rows * (self.root_weights * np.exp(-log_scales[:, :1]))[:, None]
         if self.effect:
             loads = self._loads(log_scales)
             share = (1 - 1 / np.sqrt(1 + loads)) / self._run_weights
             sums = np.add.reduceat(white * self.root_weights, self.first_rows, axis=-1) * share[:, None]
             white -= np.repeat(sums, self._run_lengths, axis=-1) * self.root_weights
-        white /= np.exp(log_scales[:, 0])[:, None, None]
         return white
 
     def reweighting(self, white: Array, log_scales: Array) -> Array | float:

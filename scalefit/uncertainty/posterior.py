@@ -8,17 +8,18 @@ draws of a seven-dimensional normal are a third too narrow, which a test of ours
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.errors import FitError, OptionError, ScalefitWarning
+from scalefit.errors import FitError, OptionError
 from scalefit.fitting import Fit
 from scalefit.uncertainty.chains import Chain, fingerprint, load_chains, random_state, save_chains
-from scalefit.uncertainty.diagnostics import chain_diagnostics, prior_influence, prior_warnings
+from scalefit.uncertainty.conditional import Conditional, build_conditional
+from scalefit.uncertainty.convergence import Judgement, is_check, judge
+from scalefit.uncertainty.diagnostics import prior_influence, prior_warnings
 from scalefit.uncertainty.priors import Prior
 from scalefit.uncertainty.proposal import Proposal, build_proposal
 from scalefit.uncertainty.samples import Samples
@@ -35,15 +36,16 @@ THIN = 10
 SEGMENT = 50
 """Stored steps between two chances to be interrupted and saved."""
 
-FIRST_CHECK = 150
-CHECK_GROWTH = 1.25
+FIRST_CHECK = 100
+"""Stored steps after which the chains are judged for the first time."""
+
 BURN_IN = 0.25
 """Share of the chain that is left out at its start."""
 
-TAUS = 50
-LARGEST_RHAT = 1.01
-FEWEST_EFFECTIVE = 1_000
 FEWEST_ENSEMBLES = 4
+
+FEWEST_WALKERS = 64
+"""In an ensemble: half of them share one call of the likelihood, whose cost hardly grows up to here."""
 
 
 def sample_posterior(
@@ -105,61 +107,41 @@ def sample_posterior(
     if max_steps < THIN * FIRST_CHECK:
         raise OptionError(f"max_steps is {max_steps} and must be at least {THIN * FIRST_CHECK}")
     target = build_target(fit, priors, noise, by)
-    n_walkers = max(32, 4 * target.n_dim)
+    start = target.point_of(fit)
+    conditional = build_conditional(target, start)
+    n_walkers = max(FEWEST_WALKERS, 4 * target.n_dim)
     path = None if backend is None else Path(backend)
-    digest = fingerprint(target, seed, n_ensembles, n_walkers, THIN, SEGMENT)
+    digest = fingerprint(conditional, seed, n_ensembles, n_walkers, THIN, SEGMENT)
     chains = load_chains(path, digest) if path else []
     if not chains:
-        chains = _first_chains(target, target.point_of(fit), n_ensembles, n_walkers, seed)
+        chains = _first_chains(conditional, start, n_ensembles, n_walkers, seed)
     saved = len(chains[0])
     try:
-        while not (judged := _judge(target, chains, max_steps)).done:
-            chains = [chain.followed_by(_advanced(target, chain)) for chain in chains]
+        while (judged := _judgement(conditional, chains, max_steps)) is None:
+            chains = [chain.followed_by(_advanced(conditional, chain)) for chain in chains]
             if progress is not None:
-                progress(THIN * len(chains[0]), max_steps)
-            if path and len(chains[0]) > 1.1 * saved + SEGMENT:
+                progress(_n_steps(chains), max_steps)
+            if path and len(chains[0]) - saved >= max(SEGMENT, 0.1 * saved):
                 save_chains(path, chains, digest)
                 saved = len(chains[0])
     finally:
         if path:
             save_chains(path, chains, digest)
-    return _samples(fit, target, chains, judged)
+    return _samples(fit, conditional, chains, judged)
 
 
-@dataclass(frozen=True)
-class _Judgement:
-    """Whether the chains are done, and the numbers behind it.
-
-    Attributes
-    ----------
-    done : bool
-    warning : ScalefitWarning or None
-        What is missing where `max_steps` ended them.
-    diagnostics : mapping
-        By name of the varying parameters.
-    stride : int
-        Stored steps from one returned draw of a walker to the next.
-    """
-
-    done: bool
-    warning: ScalefitWarning | None
-    diagnostics: Mapping[str, Any]
-    stride: int = 1
-
-
-_NOT_YET = _Judgement(False, None, {})
-
-
-def _first_chains(target: Target, start: Array, n_ensembles: int, n_walkers: int, seed: int) -> list[Chain]:
+def _first_chains(conditional: Conditional, start: Array, n_ensembles: int, n_walkers: int, seed: int) -> list[Chain]:
     """Chains of one stored step: the starting points, drawn anew for each ensemble."""
+    target = conditional.target
     proposal = build_proposal(target, start)
     chains = []
     for sequence in np.random.SeedSequence(seed).spawn(n_ensembles):
         points_of, moves_of = sequence.spawn(2)
         points = _start(target, start, proposal, n_walkers, np.random.default_rng(points_of))
         state = random_state(moves_of)
-        log_prob = target.log_posterior(points)
-        chains.append(Chain(points[None], log_prob[None], np.zeros(n_walkers), state))
+        coords = conditional.sheared(points)
+        log_prob = conditional.log_posterior(coords)
+        chains.append(Chain(coords[None], log_prob[None], np.zeros(n_walkers), state))
     return chains
 
 
@@ -189,12 +171,12 @@ def _around(target: Target, start: Array, n_points: int, rng: np.random.Generato
     return points
 
 
-def _advanced(target: Target, chain: Chain) -> Chain:
+def _advanced(conditional: Conditional, chain: Chain) -> Chain:
     """Continue a chain by one segment, from its own random state."""
     import emcee
 
     _, n_walkers, n_dim = chain.coords.shape
-    sampler = emcee.EnsembleSampler(n_walkers, n_dim, target.log_posterior, moves=_moves(), vectorize=True)
+    sampler = emcee.EnsembleSampler(n_walkers, n_dim, conditional.log_posterior, moves=_moves(), vectorize=True)
     state = emcee.State(chain.coords[-1], log_prob=chain.log_prob[-1], random_state=chain.random_state)
     end = sampler.run_mcmc(state, SEGMENT, thin_by=THIN, skip_initial_state_check=True)
     return Chain(sampler.get_chain(), sampler.get_log_prob(), sampler.backend.accepted, end.random_state)
@@ -206,44 +188,21 @@ def _moves() -> list[tuple[Any, float]]:
     return [(emcee.moves.DEMove(), 0.9), (emcee.moves.DEMove(gamma0=1.0), 0.1)]
 
 
-def _is_check(n_stored: int) -> bool:
-    """Whether chains of this length are judged; fixed lengths, so that an interruption changes nothing."""
-    check = FIRST_CHECK
-    while check < n_stored - 1:
-        check = -(-int(CHECK_GROWTH * check) // SEGMENT) * SEGMENT
-    return check == n_stored - 1
-
-
-def _judge(target: Target, chains: list[Chain], max_steps: int) -> _Judgement:
-    """Diagnose the chains at a check and at the limit."""
-    n_stored = len(chains[0])
-    at_limit = THIN * (n_stored - 1) >= max_steps
-    if not (_is_check(n_stored) or at_limit):
-        return _NOT_YET
-    names = varying_names(target)
+def _judgement(conditional: Conditional, chains: list[Chain], max_steps: int) -> Judgement | None:
+    """Diagnose the chains at a check and at the limit; None where they go on."""
+    at_limit = _n_steps(chains) >= max_steps
+    if not (at_limit or is_check(len(chains[0]) - 1, FIRST_CHECK, SEGMENT)):
+        return None
+    target, names = conditional.target, varying_names(conditional.target)
     coords = _kept(chains)
-    n_kept = coords.shape[1]
-    values = target.plain(coords.reshape(-1, target.n_dim)).reshape(*coords.shape[:3], -1)
-    columns = values[..., [target.names.index(name) for name in names]]
-    found = chain_diagnostics(columns) | {"tau": THIN * _autocorrelation_times(columns)}
-    diagnostics = {key: dict(zip(names, map(float, found[key]), strict=True)) for key in found}
-    tau = float(np.max(found["tau"]))
-    enough = {
-        f"{THIN * n_kept} steps are {THIN * n_kept / tau:.0f} autocorrelation times of {tau:.0f} (needed: {TAUS})": (
-            THIN * n_kept >= TAUS * tau
-        ),
-        f"the largest R-hat is {found['rhat'].max():.3f} (needed: below {LARGEST_RHAT})": bool(
-            (found["rhat"] < LARGEST_RHAT).all()
-        ),
-        f"the fewest effective draws are {min(found['ess'].min(), found['ess_tail'].min()):.0f} "
-        f"(needed: {FEWEST_EFFECTIVE})": bool(
-            (found["ess"] >= FEWEST_EFFECTIVE).all() and (found["ess_tail"] >= FEWEST_EFFECTIVE).all()
-        ),
-    }
-    missing = [text for text, holds in enough.items() if not holds]
-    stride = max(1, int(min(tau / (2 * THIN), n_kept / 50))) if np.isfinite(tau) else 1
-    warning = _not_converged(max_steps, missing) if missing else None
-    return _Judgement(not missing or at_limit, warning, diagnostics, stride)
+    values = target.plain(conditional.unsheared(coords.reshape(-1, target.n_dim))).reshape(*coords.shape[:3], -1)
+    values = values[..., [target.names.index(name) for name in names]]
+    judged = judge(values, THIN * _autocorrelation_times(values), names, THIN * coords.shape[1])
+    return judged if at_limit or not judged.missing else None
+
+
+def _n_steps(chains: list[Chain]) -> int:
+    return THIN * (len(chains[0]) - 1)
 
 
 def _kept(chains: list[Chain]) -> Array:
@@ -263,13 +222,14 @@ def _autocorrelation_times(values: Array) -> Array:
     return np.where(np.isnan(times), np.inf, np.maximum(times, 1.0))
 
 
-def _samples(fit: Fit, target: Target, chains: list[Chain], judged: _Judgement) -> Samples:
-    """Collect the draws: ensemble after ensemble, in each walker after walker."""
-    kept = _kept(chains)[:, :: judged.stride]
-    points = kept.transpose(0, 2, 1, 3).reshape(-1, target.n_dim)
+def _samples(fit: Fit, conditional: Conditional, chains: list[Chain], judged: Judgement) -> Samples:
+    """Collect the draws, half an autocorrelation time apart: ensemble after ensemble, walker after walker."""
+    target, kept = conditional.target, _kept(chains)
+    stride = int(np.clip(judged.largest_tau / (2 * THIN), 1, kept.shape[1] / 50))
+    points = conditional.unsheared(kept[:, ::stride].transpose(0, 2, 1, 3).reshape(-1, target.n_dim))
     names = varying_names(target)
     influence, open_names = prior_influence(target, points, names)
-    warning = judged.warning
+    warning = judged.warning(_n_steps(chains))
     return Samples(
         law=fit.law,
         names=target.names,
@@ -282,19 +242,10 @@ def _samples(fit: Fit, target: Target, chains: list[Chain], judged: _Judgement) 
             **judged.diagnostics,
             "n_ensembles": len(chains),
             "n_walkers": kept.shape[2],
-            "n_steps": THIN * (len(chains[0]) - 1),
+            "n_steps": _n_steps(chains),
             "acceptance": float(np.mean([chain.accepted.mean() / (len(chain) - 1) for chain in chains])),
             **target.description,
             **influence,
         },
         warnings=(*([warning] if warning else []), *prior_warnings(influence, open_names)),
-    )
-
-
-def _not_converged(max_steps: int, missing: list[str]) -> ScalefitWarning:
-    return ScalefitWarning(
-        "posterior-not-converged",
-        f"the chains ended at their limit of {max_steps} steps before they were long enough: {'; '.join(missing)}.",
-        f"Allow more, max_steps={4 * max_steps}; where the data do not determine the law, no length suffices.",
-        {"max_steps": max_steps},
     )

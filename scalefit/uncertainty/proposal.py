@@ -1,8 +1,7 @@
 """A distribution close to the posterior that can be drawn from directly.
 
-Write a point as (beta, phi): beta the free linear parameters (C, L0), phi the free exponents and noise logarithms.
-Given phi the law is linear in beta, so that beta is nearly normal around its conditional optimum b(phi) with the
-precision A(phi) = J' V^-1 J. What is left of the posterior is the Laplace form of the marginal,
+With beta the linear parameters and phi the rest (`scalefit.uncertainty.conditional`), beta is nearly normal around its
+conditional optimum b(phi) with the precision A(phi). What is left of the posterior is the Laplace form of the marginal,
 
     ln m(phi) = ln p(b(phi), phi) - ln |A(phi)| / 2                                (Tierney & Kadane 1986, section 2),
 
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from scalefit.problem import Problem
+from scalefit.uncertainty.conditional import Conditional, build_conditional
 from scalefit.uncertainty.target import Target
 
 __all__ = ["Proposal", "build_proposal"]
@@ -32,7 +31,6 @@ Array = NDArray[np.float64]
 DEGREES = 7.0
 """Of freedom of both t distributions: lighter tails waste fewer draws, heavier ones forgive a long-tailed posterior."""
 
-_NEWTON_STEPS = 2
 _MODE_STEPS = 30
 _DIFFERENCE = 0.2
 _ENOUGH = 1e-3
@@ -44,16 +42,13 @@ class Proposal:
 
     Attributes
     ----------
-    target : Target
-    beta_start : (n_linear,) float array
-        From where b(phi) is sought.
+    conditional : Conditional
     mode : (n_dim - n_linear,) float array
     factor : (n_dim - n_linear, n_dim - n_linear) float array
         Lower Cholesky factor of the scale matrix of phi.
     """
 
-    target: Target
-    beta_start: Array
+    conditional: Conditional
     mode: Array
     factor: Array
 
@@ -66,15 +61,15 @@ class Proposal:
         log_density : (n_draws,) float array
             Ln of the proposal's density, nan where the conditional is not defined.
         """
-        n_linear = len(self.beta_start)
+        n_linear, target = self.conditional.n_linear, self.conditional.target
         v, log_v = _standard_t(n_draws, len(self.mode), rng)
         w, log_w = _standard_t(n_draws, n_linear, rng)
         phi = self.mode + v @ self.factor.T
         log_density = log_v - np.log(np.diag(self.factor)).sum() + log_w
         points = np.empty((n_draws, n_linear + phi.shape[1]))
         points[:, n_linear:] = phi
-        for rows in np.array_split(np.arange(n_draws), self.target.n_blocks(n_draws)):
-            beta, factor = conditional(self.target, phi[rows], self.beta_start)
+        for rows in np.array_split(np.arange(n_draws), target.n_blocks(n_draws)):
+            beta, factor = self.conditional.normal(phi[rows])
             points[rows, :n_linear] = beta + _solve_transposed(factor, w[rows])
             log_density[rows] += _log_diagonal(factor)
         return points, log_density
@@ -89,63 +84,17 @@ def build_proposal(target: Target, start: Array) -> Proposal:
     start : (n_dim,) float array
         The fit.
     """
-    n_linear = target.centred.problem.n_linear
-    beta_start, phi_start = start[:n_linear], _moved_inside(target, start)[n_linear:]
+    conditional = build_conditional(target, start)
+    phi_start = _moved_inside(target, start)[conditional.n_linear :]
 
     def log_marginal(phi: Array) -> Array:
-        beta, factor = conditional(target, phi, beta_start)
+        beta, factor = conditional.normal(phi)
         points = np.concatenate([beta, phi], axis=1)
         density = target.log_likelihood(points) + _log_smooth_prior(target, points)
         return np.asarray(density - _log_diagonal(factor))
 
     mode, precision = _mode(log_marginal, phi_start, _first_scales(target, start))
-    return Proposal(target, beta_start, mode, np.asarray(np.linalg.cholesky(_inverse(precision)), dtype=np.float64))
-
-
-def conditional(target: Target, phi: Array, beta_start: Array) -> tuple[Array, Array]:
-    """Optimum b(phi) of beta and the lower Cholesky factor of A(phi), by Gauss-Newton steps; no bounds.
-
-    A ridge worth one observation of beta = 0 with the spread of the typical loss, far weaker than any data that
-    determine beta, keeps A definite where a column is constant.
-    """
-    problem, likelihood = target.centred.problem, target.likelihood
-    n_terms, n_linear = len(problem.logs), problem.n_linear
-    n_alphas = target.n_free - n_linear
-    beta = np.tile(beta_start, (len(phi), 1))
-    basis = _linear_basis(problem, phi[:, :n_alphas])
-    offset = problem.offset[: n_terms + 1]
-    expand = problem.expand[: n_terms + 1, :n_linear]
-    ridge = np.eye(n_linear) / target.priors.typical_loss**2
-    steps = _NEWTON_STEPS if n_linear else 1
-    with np.errstate(all="ignore"):
-        for _ in range(steps):
-            predicted = np.matmul((beta @ expand.T + offset)[:, None], basis)[:, 0]
-            slopes = np.matmul(expand.T, basis)
-            if problem.objective.log:
-                predicted = np.maximum(predicted, 1e-3 * target.priors.typical_loss)
-                slopes = slopes / predicted[:, None]
-            rows = np.concatenate([slopes, (problem.objective.transform(predicted) - problem.target)[:, None]], axis=1)
-            white = likelihood.whiten(rows, phi[:, n_alphas:])
-            jacobian, residuals = white[:, :-1], white[:, -1]
-            weights = likelihood.reweighting(residuals, phi[:, n_alphas:])
-            gradient = np.matmul(jacobian, (residuals * weights)[:, :, None])[:, :, 0] + beta @ ridge
-            weighted = jacobian * weights[:, None] if isinstance(weights, np.ndarray) else jacobian
-            matrix = np.matmul(weighted, jacobian.transpose(0, 2, 1)) + ridge
-            usable = np.isfinite(matrix).all(axis=(1, 2)) & np.isfinite(gradient).all(axis=1)
-            matrix[~usable], gradient[~usable] = ridge, np.nan
-            beta = beta - np.linalg.solve(matrix, gradient[:, :, None])[:, :, 0]
-    return beta, np.linalg.cholesky(matrix)
-
-
-def _linear_basis(problem: Problem, alphas: Array) -> Array:
-    """(B, K + 1, n): exp(-alpha_k x_k) at (B, n_alphas) free exponents, and ones."""
-    n_terms, n = problem.logs.shape
-    expand = problem.expand[n_terms + 1 :, problem.n_linear :]
-    full = alphas @ expand.T + problem.offset[n_terms + 1 :]
-    basis = np.ones((len(alphas), n_terms + 1, n))
-    with np.errstate(over="ignore"):
-        np.exp(-full[:, :, None] * problem.logs, out=basis[:, :n_terms])
-    return basis
+    return Proposal(conditional, mode, np.asarray(np.linalg.cholesky(_inverse(precision)), dtype=np.float64))
 
 
 def _log_smooth_prior(target: Target, points: Array) -> Array:

@@ -26,7 +26,7 @@ __all__ = ["Target", "build_target", "varying_names"]
 
 Array = NDArray[np.float64]
 
-ROW_POINTS = 50_000
+ROW_POINTS = 16_000
 """Rows x points evaluated together: bounds the memory, and keeps the arrays in the processor's cache."""
 
 NOISE_FREE = 1e-8
