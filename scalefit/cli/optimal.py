@@ -54,7 +54,8 @@ def optimal(
     layers: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="The depth is a multiple of it")] = 1,
     best: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="Feasible shapes to name")] = 5,
     methods: Annotated[
-        str | None, typer.Option(rich_help_panel=_SURE, help="Of pairs, cluster, posterior, or none [all]")
+        str | None,
+        typer.Option(rich_help_panel=_SURE, help="Any of cluster, pairs, posterior; or none"),
     ] = None,
     resamples: Annotated[int, typer.Option(rich_help_panel=_SURE, help="Bootstrap replicates")] = 1000,
     level: Level = 0.95,
@@ -118,22 +119,23 @@ def read_space(count: str, serving: str, ranges: list[str] | None) -> Space:
 
 
 def draw_sets(fit: Fit, methods: str | None, resamples: int, seed: int) -> list[Samples]:
-    """Draws of the law by each method named; none for a law that the data do not determine."""
+    """Draws of the law by each method, the one that suits the table first; none where a parameter is open."""
     from scalefit.errors import OptionError
+    from scalefit.identifiability import Verdict
+    from scalefit.uncertainty.bootstrap import bootstrap
+    from scalefit.uncertainty.groups import choose_method
+    from scalefit.uncertainty.importance import importance_sample
 
-    names = ["pairs", "cluster", "posterior"] if methods is None else [m.strip() for m in methods.split(",")]
-    if names == ["none"]:
-        return []
-    sets = []
+    if methods is None:
+        names = list(dict.fromkeys([choose_method(fit).method, "pairs", "posterior"]))
+    else:
+        names = [name.strip() for name in methods.split(",")]
     for name in names:
-        if name in ("pairs", "cluster"):
-            from scalefit.uncertainty.bootstrap import bootstrap
-
-            sets.append(bootstrap(fit, resamples, method=name, seed=seed))
-        elif name == "posterior":
-            from scalefit.uncertainty.importance import importance_sample
-
-            sets.append(importance_sample(fit, seed=seed))
-        else:
+        if name not in ("pairs", "cluster", "posterior", "none"):
             raise OptionError(f"--methods knows pairs, cluster, posterior and none, not {name!r}")
-    return sets
+    if "none" in names or Verdict.NOT_DETERMINED in fit.verdicts.values():
+        return []
+    return [
+        importance_sample(fit, seed=seed) if name == "posterior" else bootstrap(fit, resamples, method=name, seed=seed)
+        for name in names
+    ]

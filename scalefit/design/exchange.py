@@ -73,7 +73,8 @@ def _covariance(choice: Choice, chosen: Indices) -> Array:
     """V after the chosen runs, by the Woodbury identity."""
     g, v = choice.gradients[chosen], choice.covariance
     gv = g @ v
-    return np.asarray(v - gv.T @ np.linalg.solve(np.eye(len(chosen)) + gv @ g.T, gv))
+    taken: Array = np.linalg.solve(np.eye(len(chosen)) + gv @ g.T, gv)
+    return np.subtract(v, gv.T @ taken)
 
 
 def _gains(choice: Choice, covariance: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,10 @@ from scalefit.design.exchange import Choice
 from scalefit.design.quantity import Quantity
 from scalefit.errors import DataError
 from scalefit.fitting import Fit
+from scalefit.identifiability import Verdict
 from scalefit.problem import Problem
 
-__all__ = ["linearise"]
+__all__ = ["Linearised", "linearise"]
 
 Array = NDArray[np.float64]
 
@@ -30,16 +31,33 @@ NOISE_FREE = 1e-12
 _DIFFERENCE = 1e-5
 
 
-def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: float) -> tuple[Choice, float, float]:
-    """Write the choice of runs in the free parameters of the centred law.
+OPEN = 0.5
+"""A quantity whose error is above this share of what the vague prior alone gives is not determined."""
 
-    Returns
-    -------
+ASSUMED_SIZE, ASSUMED_EXPONENT = 0.1, 0.5
+"""A term that vanished from an undetermined fit is planned for at this share of the smallest loss and this exponent."""
+
+
+@dataclass(frozen=True, eq=False)
+class Linearised:
+    """A choice of runs in the free parameters of the centred law.
+
+    Attributes
+    ----------
     choice : Choice
     estimate : float
-        The quantity at the fit, on its scale.
-    prior : float
-        Its variance under the vague prior alone.
+        The quantity at the fit, on its scale; nan where the table does not determine it.
+    assumed : tuple of str
+        Columns whose terms vanished, so that they are planned for at assumed values.
+    """
+
+    choice: Choice
+    estimate: float
+    assumed: tuple[str, ...]
+
+
+def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: float) -> Linearised:
+    """Write what the table tells and what candidates would add to first order around the fit.
 
     Raises
     ------
@@ -48,8 +66,9 @@ def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: floa
     """
     weights = fit.runs[fit.weights] if fit.weights else None
     table = centre(fit.law, fit.runs, fit.objective, fit.constraints, weights)
-    free = _free_point(table, fit)
-    inside = np.array([not _held(fit, name) for name in table.free_names])
+    smallest = float(fit.runs["loss"].min())
+    free, assumed = _free_point(table, fit, smallest)
+    inside = np.array([name not in fit.limits or name.partition("_")[2] in assumed for name in table.free_names])
     own = jacobian(table.problem, free)[:, inside]
     if weights is not None:
         own *= np.sqrt(weights / weights.mean())[:, None]
@@ -57,7 +76,6 @@ def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: floa
     noise = float(np.sqrt(residuals @ residuals / max(1, len(residuals) - inside.sum())))
     if noise < NOISE_FREE:
         raise DataError("the law fits every row exactly, so that nothing is known of the scatter; give measured losses")
-    smallest = float(fit.runs["loss"].min())
     sizes = [_prior_scale(name, value, smallest) for name, value in zip(table.free_names, free, strict=True)]
     spread = VAGUE * np.array(sizes)[inside]
     direction = _gradient(table, quantity, free)[inside]
@@ -68,25 +86,26 @@ def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: floa
         costs=candidates.flops,
         budget=budget,
     )
-    return choice, quantity.value(table.plain(free)), float(((direction * spread) ** 2).sum())
+    names = np.array(table.free_names)[inside]
+    open_names = [n for n, d in zip(names, direction, strict=True) if d and fit.verdicts[n] is Verdict.NOT_DETERMINED]
+    vague = direction @ choice.covariance @ direction > OPEN**2 * ((direction * spread) ** 2).sum()
+    known = not open_names and not vague
+    return Linearised(choice, quantity.value(fit.params) if known else float("nan"), assumed)
 
 
-def _free_point(table: CentredLaw, fit: Fit) -> Array:
-    """The free parameters of the centred law at the fit."""
+def _free_point(table: CentredLaw, fit: Fit, smallest_loss: float) -> tuple[Array, tuple[str, ...]]:
+    """The free parameters of the centred law at the fit, and the columns of terms that had to be assumed."""
     references = dict(zip((t.coefficient for t in fit.law.terms), table.log_references, strict=True))
+    assumed = tuple(t.column for t in fit.law.terms if fit.params[t.coefficient] == 0)
     values = []
     for name in table.free_names:
         value = fit.params[name]
         if name in references:
             value *= np.exp(-fit.params["alpha_" + name.removeprefix("c_")] * references[name])
+        if name.partition("_")[2] in assumed:
+            value = ASSUMED_SIZE * smallest_loss if name in references else ASSUMED_EXPONENT
         values.append(value)
-    return np.array(values)
-
-
-def _held(fit: Fit, name: str) -> bool:
-    """Whether a parameter stands at a bound; it is planned for as though it were known."""
-    term = "c_" + name.partition("_")[2]
-    return name in fit.limits or (term in fit.params and fit.params[term] == 0)
+    return np.array(values), assumed
 
 
 def _prior_scale(name: str, value: float, smallest_loss: float) -> float:

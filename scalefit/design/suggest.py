@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from scalefit.design.candidates import Candidates, candidate_grid
 from scalefit.design.exchange import choose_runs, variance_after
-from scalefit.design.information import linearise
+from scalefit.design.information import ASSUMED_EXPONENT, ASSUMED_SIZE, linearise
 from scalefit.design.quantity import Quantity, parse_quantity
 from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.fitting import Fit
@@ -27,9 +27,6 @@ from scalefit.uncertainty.samples import check_level
 __all__ = ["SuggestedRun", "Suggestion", "suggest_runs"]
 
 Interval = tuple[float, float]
-
-OPEN = 0.5
-"""A quantity whose error is above this share of what the vague prior alone gives is not determined."""
 
 
 @dataclass(frozen=True)
@@ -148,11 +145,12 @@ def suggest_runs(
             f"the budget of {budget:.3g} operations pays for no candidate; the cheapest costs "
             f"{candidates.flops.min():.3g}"
         )
-    choice, estimate, prior = linearise(fit, wanted, candidates, budget)
+    linear = linearise(fit, wanted, candidates, budget)
+    choice = linear.choice
     chosen = choose_runs(choice, n_runs, seed)
     variances = [variance_after(choice, chosen[:i]) for i in range(len(chosen) + 1)]
-    known = variances[0] < OPEN**2 * prior
-    ends = _Ends(wanted, estimate if known else float("nan"), float(ndtri((1 + level) / 2)))
+    known = math.isfinite(linear.estimate)
+    ends = _Ends(wanted, linear.estimate, float(ndtri((1 + level) / 2)))
     columns = candidates.columns
     runs = tuple(
         SuggestedRun(
@@ -175,7 +173,7 @@ def suggest_runs(
         runs=runs,
         flops=float(candidates.flops[chosen].sum()),
         n_candidates=len(candidates),
-        warnings=() if known else (_not_determined(wanted),),
+        warnings=_remarks(wanted, known, linear.assumed),
     )
 
 
@@ -192,10 +190,25 @@ class _Ends:
         return self.quantity.plain(self.estimate - half), self.quantity.plain(self.estimate + half)
 
 
-def _not_determined(quantity: Quantity) -> ScalefitWarning:
-    return ScalefitWarning(
-        "quantity-not-determined",
-        f"the table does not determine {quantity.name}; the fit holds no estimate of it.",
-        "Train the suggested runs first: the standard error is the one expected after them, at the fitted law.",
-        {"quantity": quantity.name},
-    )
+def _remarks(quantity: Quantity, known: bool, assumed: tuple[str, ...]) -> tuple[ScalefitWarning, ...]:
+    remarks = []
+    if not known:
+        remarks.append(
+            ScalefitWarning(
+                "quantity-not-determined",
+                f"the table does not determine {quantity.name}; the fit holds no estimate of it.",
+                "Train the suggested runs and fit again; the standard error is what they leave at the fitted law.",
+                {"quantity": quantity.name},
+            )
+        )
+    if assumed:
+        remarks.append(
+            ScalefitWarning(
+                "assumed-term",
+                f"the fit shows no term in {', '.join(assumed)}; the runs are planned as though it made up "
+                f"{100 * ASSUMED_SIZE:g} % of the smallest loss with exponent {ASSUMED_EXPONENT:g}.",
+                f"Where that is far off, fix the exponent with --fix alpha_{assumed[0]}=VALUE.",
+                {"columns": list(assumed)},
+            )
+        )
+    return tuple(remarks)

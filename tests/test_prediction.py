@@ -1,0 +1,96 @@
+"""Prediction intervals: against the normal theory of a straight line, draws against the formula, coverage."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from test_optimal import normal_draws
+
+from scalefit.constraints import Constraints
+from scalefit.errors import DataError
+from scalefit.fitting import fit
+from scalefit.prediction import prediction_interval
+from scalefit.runs import Runs
+
+
+def line_fit(seed, n=30):
+    """A law that is a straight line: c / x with a fixed exponent, plus L0, with additive noise."""
+    rng = np.random.default_rng(seed)
+    x = np.geomspace(8, 64, n).round()
+    loss = 2 + 10 / x + rng.normal(0, 0.05, n)
+    runs = Runs.from_columns({"depth": x, "loss": loss})
+    return fit(runs, "depth", "mse", constraints=Constraints(fixed={"alpha_depth": 1.0}), n_starts=2)
+
+
+def test_linear_laws_have_the_textbook_intervals():
+    fitted = line_fit(0)
+    x, y = 1 / fitted.runs["depth"], fitted.runs["loss"]
+    n, at = len(x), 1 / 128
+    found = stats.linregress(x, y)
+    residuals = y - found.intercept - found.slope * x
+    variance = residuals @ residuals / (n - 2)
+    leverage = 1 / n + (at - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum()
+    quantile = stats.t.ppf(0.975, n - 2)
+    predicted = prediction_interval(fitted, {"depth": 128})
+    center = found.intercept + found.slope * at
+    assert predicted.loss[0] == pytest.approx(center, rel=1e-8)
+    half = quantile * math.sqrt(variance * leverage)
+    assert predicted.mean[0] == pytest.approx([center - half, center + half], rel=1e-8)
+    half = quantile * math.sqrt(variance * (1 + leverage))
+    assert predicted.new_run[0] == pytest.approx([center - half, center + half], rel=1e-8)
+    assert predicted.decades["depth"][0] == pytest.approx(math.log10(2))
+
+
+def test_intervals_hold_their_level():
+    hits = np.zeros(2)
+    n_tables = 400
+    for seed in range(n_tables):
+        predicted = prediction_interval(line_fit(seed), {"depth": 40}, level=0.9)
+        truth = 2 + 10 / 40
+        new = truth + np.random.default_rng(10_000 + seed).normal(0, 0.05)
+        for i, (ends, value) in enumerate(((predicted.mean[0], truth), (predicted.new_run[0], new))):
+            hits[i] += ends[0] < value < ends[1]
+    for count in hits:
+        # exact intervals: chance alone is outside of this once in a thousand
+        assert stats.binomtest(int(count), n_tables, 0.9).pvalue > 1e-3
+
+
+def test_draws_give_what_the_formula_gives(chin203_fit):
+    points = {"width": [1024, 8192], "depth": [16, 60], "tokens": [1e10, 1e12]}
+    # a tenth of the errors, for which the law is linear
+    sharp = replace(chin203_fit, covariance=chin203_fit.covariance / 100)
+    formula = prediction_interval(sharp, points)
+    drawn = prediction_interval(sharp, points, normal_draws(sharp, 20_000))
+    assert drawn.method == "normal"
+    # 20,000 draws: ends of the mean within 3 % of its width; residuals are not quite normal
+    for kind, share in (("mean", 0.1), ("new_run", 0.25)):
+        ends, reference = getattr(drawn, kind), getattr(formula, kind)
+        width = reference[:, 1] - reference[:, 0]
+        assert (np.abs(ends - reference) < share * width[:, None]).all()
+    assert (formula.new_run[:, 0] < formula.mean[:, 0]).all()
+    assert (formula.new_run[:, 1] > formula.mean[:, 1]).all()
+
+
+def test_seeds_repeat(chin203_fit):
+    points, draws = {"width": 1024, "depth": 16, "tokens": 1e10}, normal_draws(chin203_fit)
+    first, again = (prediction_interval(chin203_fit, points, draws, seed=7).new_run for _ in range(2))
+    assert np.array_equal(first, again)
+
+
+def test_a_parameter_at_its_bound_adds_nothing_to_the_spread():
+    rng = np.random.default_rng(1)
+    x = np.array([8.0, 12, 16, 24, 32, 48, 64])
+    runs = Runs.from_columns({"depth": x, "loss": 10 / x**0.5 * np.exp(rng.normal(0, 0.01, 7))})
+    predicted = prediction_interval(fit(runs, "depth"), {"depth": 32})
+    assert np.isfinite(predicted.mean).all()
+
+
+def test_points_have_to_be_complete(chin203_fit):
+    with pytest.raises(DataError, match="lack the column 'tokens'"):
+        prediction_interval(chin203_fit, {"width": 1024, "depth": 16})
+    with pytest.raises(DataError, match="not a positive number"):
+        prediction_interval(chin203_fit, {"width": 1024, "depth": 0, "tokens": 1e10})
