@@ -73,14 +73,14 @@ def _covariance(choice: Choice, chosen: Indices) -> Array:
     """V after the chosen runs, by the Woodbury identity."""
     g, v = choice.gradients[chosen], choice.covariance
     gv = g @ v
-    taken: Array = np.linalg.solve(np.eye(len(chosen)) + gv @ g.T, gv)
-    return np.subtract(v, gv.T @ taken)
+    return np.asarray(v - gv.T @ np.linalg.solve(np.eye(len(chosen)) + gv @ g.T, gv))
 
 
 def _gains(choice: Choice, covariance: Array) -> Array:
     """What each run would take off the variance."""
     towards = choice.gradients @ covariance
-    return (towards @ choice.direction) ** 2 / (1 + np.einsum("np,np->n", towards, choice.gradients))
+    gains: Array = (towards @ choice.direction) ** 2 / (1 + np.einsum("np,np->n", towards, choice.gradients))
+    return gains
 
 
 def _free(choice: Choice, chosen: Indices) -> NDArray[np.bool_]:
