@@ -81,7 +81,8 @@ def bootstrap(
     -------
     Samples
         ``diagnostics`` holds the method and its reason, the tests of dependence, the share of replicates that reached
-        their optimum, how many were degenerate, and the share at a bound by parameter.
+        their optimum, how many were degenerate, the share at a bound by parameter, and the one-sided quantile of
+        those that pile up there.
 
     Raises
     ------
@@ -149,6 +150,7 @@ def _samples(fit: Fit, drawn: _Drawn, level: float) -> Samples:
     draws = refits.plain(replicates.free[replicates.usable])
     shares = dict(zip(refits.centred.free_names, replicates.at_bound(refits).tolist(), strict=True))
     piled = {name: share for name, share in shares.items() if share > PILE_UP}
+    limits = {name: _one_sided(draws[:, names.index(name)], level) for name in piled if name in ("L0", *names[1::2])}
     corrections = {}
     if not piled and drawn.resampling.method in ("pairs", "cluster"):
         corrections = _corrections(fit, drawn.resampling, draws)
@@ -161,8 +163,8 @@ def _samples(fit: Fit, drawn: _Drawn, level: float) -> Samples:
         level=level,
         corrections=MappingProxyType(corrections),
         reservations=MappingProxyType(_reservations(piled, names)),
-        diagnostics=MappingProxyType(_diagnostics(drawn, shares)),
-        warnings=tuple(_warnings(drawn, piled)),
+        diagnostics=MappingProxyType(_diagnostics(drawn, shares, limits)),
+        warnings=tuple(_warnings(drawn, piled, limits)),
     )
 
 
@@ -182,6 +184,12 @@ def _corrections(fit: Fit, resampling: Resampling, draws: Array) -> dict[str, tu
     return found
 
 
+def _one_sided(values: Array, level: float) -> float:
+    """The quantile on the side away from the bound, at which most of the extreme values sit."""
+    at_low = np.mean(values == values.min()) >= np.mean(values == values.max())
+    return float(np.quantile(values, level if at_low else 1 - level))
+
+
 def _reservations(piled: dict[str, float], names: tuple[str, ...]) -> dict[str, str]:
     """A pile-up at a bound bends the distribution of every parameter, not only of the one at the bound."""
     if not piled:
@@ -190,7 +198,7 @@ def _reservations(piled: dict[str, float], names: tuple[str, ...]) -> dict[str, 
     return dict.fromkeys(names, sentence)
 
 
-def _diagnostics(drawn: _Drawn, shares: dict[str, float]) -> dict[str, Any]:
+def _diagnostics(drawn: _Drawn, shares: dict[str, float], limits: dict[str, float]) -> dict[str, Any]:
     replicates, plan = drawn.replicates, drawn.plan
     return {
         "by": drawn.by,
@@ -201,10 +209,11 @@ def _diagnostics(drawn: _Drawn, shares: dict[str, float]) -> dict[str, Any]:
         "degenerate": int(replicates.degenerate.sum()),
         "converged": float(replicates.converged[~replicates.degenerate].mean()),
         "at_bound": {name: share for name, share in shares.items() if share > 0},
+        "one_sided": limits,
     }
 
 
-def _warnings(drawn: _Drawn, piled: dict[str, float]) -> list[ScalefitWarning]:
+def _warnings(drawn: _Drawn, piled: dict[str, float], limits: dict[str, float]) -> list[ScalefitWarning]:
     replicates, remarks = drawn.replicates, []
     if len(replicates) < drawn.asked:
         remarks.append(
@@ -231,9 +240,14 @@ def _warnings(drawn: _Drawn, piled: dict[str, float]) -> list[ScalefitWarning]:
         remarks.append(
             ScalefitWarning(
                 "replicates-at-bound",
-                f"{share:.0%} of the replicates have {name} at its bound; their quantiles are no confidence limits.",
-                "Read the one-sided limit of the fit, and the profile interval.",
-                {"parameter": name, "share": share},
+                f"{share:.0%} of the replicates have {name} at its bound, so that their quantiles are no confidence "
+                f"limits{_limit_text(limits.get(name), name)}.",
+                "Say that the data leave the bound open, and read the profile where rows are independent.",
+                {"parameter": name, "share": share, "one_sided": limits.get(name)},
             )
         )
     return remarks
+
+
+def _limit_text(limit: float | None, name: str) -> str:
+    return "" if limit is None else f"; on the other side {name} ends at {limit:.3g} (one-sided)"

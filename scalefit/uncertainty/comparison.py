@@ -55,6 +55,10 @@ class Settings:
     seed : int
     workers : int
         Processes for the bootstraps; 0 works in this one.
+    simulations : int
+        Simulated tables behind the warning about the curvature; 0 leaves it out.
+    names : tuple of str
+        Parameters to give intervals of; all if empty.
     """
 
     level: float = 0.95
@@ -62,6 +66,8 @@ class Settings:
     by: str | None = None
     seed: int = 0
     workers: int = 0
+    simulations: int = 200
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +177,8 @@ class _Run:
     def free(self) -> list[str]:
         """Parameters that have an interval."""
         constraints = self.fit.constraints
-        return [n for n in self.fit.params if constraints.ties.get(n, n) not in constraints.fixed]
+        wanted = self.settings.names or tuple(self.fit.params)
+        return [n for n in wanted if constraints.ties.get(n, n) not in constraints.fixed]
 
     def add(self, method: str) -> None:
         """Run one method."""
@@ -254,7 +261,9 @@ class _Run:
 
     def _theory(self) -> Asymptotic:
         if self.theory is None:
-            self.theory = asymptotic(self.fit, by=self.by, seed=self.settings.seed)
+            self.theory = asymptotic(
+                self.fit, by=self.by, seed=self.settings.seed, simulations=self.settings.simulations
+            )
             self.warnings += self.theory.warnings
         return self.theory
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ __all__ = ["Progress", "Refits", "Replicates", "centred_law", "chunk_sizes", "re
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
+T = TypeVar("T")
 
 TOLERANCE = 1e-10
 """Promised relative decrease at which a replicate is solved; the last step taken then makes it far smaller."""
@@ -136,7 +137,7 @@ def refit(refits: Refits, problem: Problem, seed: int = 0) -> Replicates:
     solution = solve(problem, starts, tolerance=TOLERANCE)
     free, value, converged = solution.state.free, solution.state.value, solution.converged
     rng = np.random.default_rng(seed)
-    for i in np.flatnonzero(~converged):
+    for i in np.flatnonzero(~converged).tolist():
         one = replace(problem, target=_only(problem.target, i), weights=_only(problem.weights, i))
         again = solve(one, draw_starts(one, RESTARTS, rng), tolerance=TOLERANCE)
         best = int(np.argmin(np.where(again.converged, again.state.value, np.inf)))
@@ -156,13 +157,13 @@ def chunk_sizes(n_replicates: int, n_rows: int) -> list[int]:
 
 
 def run_chunks(
-    function: Callable[[Any], Replicates], jobs: Sequence[Any], workers: int = 0, progress: Progress | None = None
-) -> list[Replicates]:
+    function: Callable[[Any], T], jobs: Sequence[Any], workers: int = 0, progress: Progress | None = None
+) -> list[T]:
     """Run pieces of work, here or on processes, and return their results in order.
 
     Ctrl-C ends the work early and keeps the first pieces that are complete, if there are any.
     """
-    done: list[Replicates] = []
+    done: list[T] = []
     with open_executor(workers) as executor:
         submitted = (executor.submit(function, job) for job in jobs)
         # The serial executor works when a job is submitted: one at a time leaves room for progress and Ctrl-C.

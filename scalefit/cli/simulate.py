@@ -1,0 +1,108 @@
+"""`scalefit simulate`: coverage, bias and power of a planned table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scalefit.cli.app import app
+from scalefit.cli.output import AsJson, finish, print_json, print_report
+from scalefit.cli.progress import progress_bars
+
+if TYPE_CHECKING:
+    from scalefit.simulate import Scenario
+
+
+@app.command()
+def simulate(
+    design: Annotated[
+        str, typer.Argument(metavar="DESIGN", help="A table with the law's columns, or a shipped dataset")
+    ],
+    law: Annotated[str, typer.Option(help="Columns joined by +")] = "width+depth+tokens",
+    objective: Annotated[str, typer.Option(help="log-mse, log-huber:DELTA, mse or huber:DELTA")] = "log-mse",
+    truth: Annotated[
+        str | None, typer.Option(help="A FIT file, or NAME=VALUE,... for each parameter [fit of the design's losses]")
+    ] = None,
+    noise: Annotated[float, typer.Option(help="Standard deviation of each row's noise, in ln loss")] = 0.005,
+    group_noise: Annotated[float, typer.Option(help="Standard deviation of the noise that a group shares")] = 0.0,
+    by: Annotated[str, typer.Option(help="Group: run, shape or a column")] = "shape",
+    against: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Power: share of intervals without this value")
+    ] = None,
+    method: Annotated[str, typer.Option(help="Methods with commas, as in ci")] = "wald,profile,pairs",
+    tables: Annotated[int, typer.Option(help="Tables to simulate")] = 200,
+    resamples: Annotated[int, typer.Option(help="Bootstrap replicates of each")] = 400,
+    level: Annotated[float, typer.Option(help="Confidence level")] = 0.95,
+    jobs: Annotated[int, typer.Option(help="Processes; results are the same for any number")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of everything random")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate a planned table many times: do intervals hold the truth, and would they tell values apart?
+
+    Ends with status 3 if the median table would not determine every parameter.
+    """
+    from scalefit.errors import OptionError
+    from scalefit.report.simulate import simulation_document, simulation_report
+    from scalefit.simulate import simulate as run_simulation
+    from scalefit.uncertainty.comparison import Settings
+
+    if jobs < 1 or tables < 1:
+        raise OptionError(f"--jobs is {jobs} and --tables {tables}; both must be at least 1")
+    scenario = _scenario(design, law, objective, truth, (noise, group_noise, by))
+    settings = Settings(level, resamples, None, seed, jobs if jobs > 1 else 0)
+    methods = [name.strip() for name in method.split(",")]
+    with progress_bars() as bars:
+        result = run_simulation(
+            scenario,
+            tables,
+            methods=methods,
+            against=_values(",".join(against or ()), "--against"),
+            settings=settings,
+            progress=bars("tables"),
+        )
+    if as_json:
+        print_json(simulation_document(result))
+    else:
+        print_report(simulation_report(result))
+    finish(all(share.value >= 0.5 for share in result.determined.values()), ())
+
+
+def _scenario(
+    design: str, law_text: str, objective_text: str, truth: str | None, noises: tuple[float, float, str]
+) -> Scenario:
+    from scalefit.datasets import list_datasets, load_dataset
+    from scalefit.fit_file import is_fit_file, load_fit
+    from scalefit.fitting import fit
+    from scalefit.laws import Law
+    from scalefit.objectives import Objective
+    from scalefit.runs import Runs
+    from scalefit.simulate import Scenario
+
+    law, objective = Law.parse(law_text), Objective.parse(objective_text)
+    shipped = design in list_datasets() and not Path(design).exists()
+    if truth is None:
+        runs = load_dataset(design) if shipped else Runs.from_csv(design)
+        params = fit(runs, law, objective).params
+    else:
+        # A plan has no losses; reading asks for some.
+        runs = load_dataset(design) if shipped else Runs.from_csv(design, {"loss": "1"})
+        params = load_fit(truth).params if is_fit_file(truth) else _values(truth, "--truth")
+    noise, group_noise, by = noises
+    return Scenario(runs.complete(law.columns), law, params, objective, noise, group_noise, by)
+
+
+def _values(text: str, option: str) -> dict[str, float]:
+    from scalefit.errors import OptionError
+
+    values = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        try:
+            values[name] = float(value)
+        except ValueError:
+            raise OptionError(
+                f"{option} {part!r} is not NAME=VALUE; write for example {option} alpha_depth=1"
+            ) from None
+    return values
