@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -131,11 +132,13 @@ def draw_sets(fit: Fit, methods: str | None, resamples: int, seed: int) -> list[
     else:
         names = [name.strip() for name in methods.split(",")]
     for name in names:
-        if name not in ("pairs", "cluster", "posterior", "none"):
+        if name not in ("cluster", "pairs", "posterior", "none"):
             raise OptionError(f"--methods knows pairs, cluster, posterior and none, not {name!r}")
     if "none" in names or Verdict.NOT_DETERMINED in fit.verdicts.values():
         return []
-    return [
-        importance_sample(fit, seed=seed) if name == "posterior" else bootstrap(fit, resamples, method=name, seed=seed)
-        for name in names
-    ]
+    draws = {
+        "posterior": lambda: replace(importance_sample(fit, seed=seed), method="posterior"),
+        "pairs": lambda: bootstrap(fit, resamples, method="pairs", seed=seed),
+        "cluster": lambda: bootstrap(fit, resamples, method="cluster", seed=seed),
+    }
+    return [draws[name]() for name in names]

@@ -93,7 +93,7 @@ def _numbers(shape: OptimalShape) -> RenderableType:
     rows = []
     for name in QUANTITIES:
         value = getattr(shape, name)
-        if math.isnan(value):
+        if math.isnan(value) or (name == "tokens" and shape.budget.tokens is not None):
             continue
         cells = [_pair(found.intervals[name]) for found in shape.by_method]
         exponent = shape.exponents.get(name, math.nan)

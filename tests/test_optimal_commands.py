@@ -1,0 +1,99 @@
+"""scalefit optimal and suggest, run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from test_fit_commands import run
+
+CHINCHILLA = ("chinchilla", "--drop-worst", "40")
+KEYS = {"budget", "width", "depth", "tokens", "ratio", "loss", "intervals", "feasible"}
+
+
+def test_optimal_prints_one_document_with_every_method(tmp_path):
+    done = run("optimal", *CHINCHILLA, "--params", "1e9,1e11", "--resamples", "300", "--json", folder=tmp_path)
+    assert done.returncode == 0
+    shapes = json.loads(done.stdout)
+    assert [shape["budget"] for shape in shapes] == [{"params": 1e9}, {"params": 1e11}]
+    for shape in shapes:
+        assert shape.keys() >= KEYS
+        assert list(shape["intervals_by_method"]) == ["cluster", "pairs", "posterior"]
+        assert shape["intervals"]["ratio"] == shape["intervals_by_method"]["cluster"]["ratio"]
+    assert shapes[0]["ratio"] == pytest.approx(64.2, abs=0.05)
+    assert shapes[1]["decades_beyond_table"]["params"] == pytest.approx(0.83, abs=0.005)
+    # 300 replicates know the ends of a wide interval to about 10 %
+    assert shapes[0]["intervals_by_method"]["pairs"]["ratio"] == pytest.approx([56, 73], rel=0.05)
+    assert shapes[1]["intervals_by_method"]["pairs"]["ratio"] == pytest.approx([61, 173], rel=0.12)
+    assert shapes[1]["intervals_by_method"]["cluster"]["ratio"] == pytest.approx([50, 205], rel=0.15)
+
+
+def test_optimal_report_and_figure(tmp_path):
+    words = ("optimal", *CHINCHILLA, "--params", "1e10:1e11:2", "--methods", "posterior", "--plot", "a.png")
+    done = run(*words, folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "wrote a.png\n")
+    assert "width / depth" in done.stdout
+    assert "0.8 decades above" in done.stdout
+    assert (tmp_path / "a.png").stat().st_size > 10_000
+    assert run(*words, folder=tmp_path).returncode == 2
+
+
+def test_two_runs_of_one_command_print_the_same(tmp_path):
+    words = ("optimal", *CHINCHILLA, "--flops", "1e21", "--methods", "pairs,posterior", "--resamples", "60", "--json")
+    assert run(*words, folder=tmp_path).stdout == run(*words, folder=tmp_path).stdout
+
+
+def test_a_table_on_one_line_ends_with_status_3_and_no_numbers(tmp_path):
+    lines = ["width,depth,tokens,loss"]
+    for i, depth in enumerate([8, 16, 24, 32, 48] * 3):
+        tokens = 10.0 ** (9 + i // 5)
+        noise = 1 + 1e-3 * (-1) ** i
+        lines.append(
+            f"{64 * depth},{depth},{tokens},{(1.7 + 300 / 64 / depth + 10 / depth + 500 / tokens**0.3) * noise}"
+        )
+    (tmp_path / "line.csv").write_text("\n".join(lines))
+    done = run("optimal", "line.csv", "--params", "1e9", "--json", folder=tmp_path)
+    assert done.returncode == 3
+    (shape,) = json.loads(done.stdout)
+    assert (shape["ratio"], shape["width"], shape["loss"], shape["feasible"]) == (None, None, None, [])
+    assert shape["warnings"][0]["code"] == "shape-not-determined"
+    suggested = run("suggest", "line.csv", "--runs", "3", "--json", folder=tmp_path)
+    document = json.loads(suggested.stdout)
+    assert suggested.returncode == 0
+    assert document["estimate"] is None
+    assert len(document["runs"]) == 3
+
+
+def test_suggest_json_report_and_figure(tmp_path):
+    words = ("suggest", *CHINCHILLA, "--runs", "5", "--levels", "depth=6,12,24,48,94", "--max-flops", "1e22")
+    done = run(*words, "--json", folder=tmp_path)
+    document = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert len(document["runs"]) == 5
+    assert {run["depth"] for run in document["runs"]} <= {6, 12, 24, 48, 94}
+    assert document["runs"][-1]["flops_so_far"] == pytest.approx(document["flops"])
+    assert document["standard_error"]["after"] < 0.5 * document["standard_error"]["before"]
+    drawn = run(*words, "--plot", "b.svg", folder=tmp_path)
+    assert (drawn.returncode, drawn.stderr) == (0, "wrote b.svg\n")
+    assert "5 runs for alpha_depth" in drawn.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ((), "no budget is given"),
+        (("--params", "1"), "below the 12 of the smallest model"),
+        (("--params", "1e9:1e8:4"), "FROM:TO:HOW_MANY"),
+        (("--params", "1e9", "--count", "lama"), "did you mean llama"),
+        (("--params", "1e9", "--range", "heads=1:2"), "--range"),
+        (("--params", "1e9", "--methods", "magic"), "--methods knows"),
+        (("--memory", "1e9", "--serving", "batch=0"), "batch"),
+        (("--params", "1e9", "--level", "1.5"), "level is 1.5"),
+    ],
+)
+def test_wrong_options_end_with_one_sentence_and_status_2(tmp_path, words, complaint):
+    done = run("optimal", *CHINCHILLA, *words, folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
