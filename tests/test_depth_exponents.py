@@ -65,7 +65,7 @@ def test_a_finite_teacher_is_seen_through_its_covariate(power: int, reading: flo
 
 def test_the_published_range_of_depths_reads_1_19_and_2_39() -> None:
     factor = finite_teacher_factor((6, 12, 16, 24, 32, 48), 128)
-    assert (factor, 2 * factor) == pytest.approx((1.195, 2.39), abs=0.006)
+    assert (factor, 2 * factor) == pytest.approx((1.19, 2.39), abs=0.005)
 
 
 def test_intervals_are_t_intervals_over_teachers() -> None:
