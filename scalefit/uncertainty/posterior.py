@@ -56,7 +56,7 @@ def sample_posterior(
     priors: Mapping[str, Prior] | None = None,
     noise: str | None = None,
     by: str = "run",
-    max_steps: int = 50_000,
+    max_steps: int = 20_000,
     backend: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Samples:
@@ -212,14 +212,17 @@ def _kept(chains: list[Chain]) -> Array:
 
 
 def _autocorrelation_times(values: Array) -> Array:
-    """Integrated autocorrelation times in stored steps, averaged over all walkers (Sokal 1997); at least one."""
+    """Integrated autocorrelation times in stored steps, averaged over all walkers (Sokal 1997).
+
+    At least one; the length of the chain where a walker never moved.
+    """
     from emcee.autocorr import integrated_time
 
     n_ensembles, n_steps, n_walkers, n_values = values.shape
     walkers = values.transpose(1, 0, 2, 3).reshape(n_steps, n_ensembles * n_walkers, n_values)
     with np.errstate(invalid="ignore", divide="ignore"):
         times = integrated_time(walkers, tol=0)
-    return np.where(np.isnan(times), np.inf, np.maximum(times, 1.0))
+    return np.where(np.isnan(times), float(n_steps), np.maximum(times, 1.0))
 
 
 def _samples(fit: Fit, conditional: Conditional, chains: list[Chain], judged: Judgement) -> Samples:

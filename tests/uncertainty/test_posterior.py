@@ -17,7 +17,7 @@ from scalefit.uncertainty.arviz_export import to_arviz
 from scalefit.uncertainty.convergence import is_check
 from scalefit.uncertainty.diagnostics import chain_diagnostics
 from scalefit.uncertainty.importance import importance_sample
-from scalefit.uncertainty.posterior import sample_posterior
+from scalefit.uncertainty.posterior import _autocorrelation_times, sample_posterior
 from scalefit.uncertainty.priors import Normal
 
 SHORT = {"max_steps": 1500}
@@ -149,6 +149,7 @@ def test_fixed_and_bounded_parameters():
     assert set(posterior.diagnostics["rhat"]) == {"c_depth", "alpha_depth", "sigma"}
 
 
+@pytest.mark.slow
 def test_tied_exponents_stay_tied():
     constraints = sf.Constraints.parse(tie=["alpha_depth=alpha_width"])
     fitted = sf.fit(sf.load_dataset("chinchilla").drop_worst(40), constraints=constraints)
@@ -195,6 +196,14 @@ def test_effective_size_of_an_autoregressive_chain():
     for i in range(1, 2000):
         values[:, i] = 0.9 * values[:, i - 1] + noise[:, i]
     assert chain_diagnostics(values)["ess"][0] == pytest.approx(4 * 2000 * 16 / 19, rel=0.1)
+
+
+def test_a_walker_that_never_moved_is_no_reason_to_stop():
+    rng = np.random.default_rng(3)
+    values = rng.standard_normal((4, 100, 16, 1))
+    assert _autocorrelation_times(values)[0] < 2
+    values[0, :, 0] = 0.5
+    assert _autocorrelation_times(values)[0] == 100
 
 
 KILLED = """
