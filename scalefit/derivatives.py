@@ -10,7 +10,8 @@ where d2S_i is nonzero only for (c_k, alpha_k), -x_ki u_ki, and (alpha_k, alpha_
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,17 @@ from numpy.typing import NDArray
 
 from scalefit.problem import Problem
 
-__all__ = ["Rows", "State", "basis_functions", "evaluate", "evaluate_on", "gauss_newton", "jacobian", "predict"]
+__all__ = [
+    "Rows",
+    "State",
+    "basis_functions",
+    "evaluate",
+    "evaluate_at_one_point",
+    "evaluate_on",
+    "gauss_newton",
+    "jacobian",
+    "predict",
+]
 
 Array = NDArray[np.float64]
 
@@ -154,8 +165,58 @@ def evaluate_on(problem: Problem, free: Array, basis: Array, rows: Rows) -> Stat
         full[:, linear + k, k] -= mixed
         full[:, linear + k, linear + k] += parameters[:, :n_terms] * pure
         hessian = problem.free_matrix(full)
-        step = _step(problem, free, gradient, hessian, parameters, basis, rows)
+
+        def semidefinite(some: NDArray[np.bool_]) -> Array:
+            reweighted = _row_weights(problem, predicted[some], _some(rows, some))[1]
+            return _contract(problem, basis[some], reweighted)
+
+        step = _step(problem, (free, gradient, hessian), semidefinite)
     return State(free, value, gradient, hessian, step)
+
+
+def evaluate_at_one_point(problem: Problem, free: Array, rows: Rows = ALL) -> State:
+    """`evaluate` for problems that differ in their row weights alone, all of them at one point.
+
+    Objective, gradient and Hessians are linear in the weights, so that many problems cost one matrix product of
+    their weights with what each row contributes.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a (n,) target and (B, n) weights.
+    free : (P,) float array
+    rows : index
+        Which of the problems.
+    """
+    n_terms, n = problem.logs.shape
+    linear, size = n_terms + 1, 2 * n_terms + 1
+    unweighted = replace(problem, weights=None)
+    parameters = problem.all_parameters(free[None])
+    basis = basis_functions(problem, parameters)
+    with np.errstate(all="ignore"):
+        predicted = _predicted(parameters, basis)
+        _, first, second = _row_derivatives(unweighted, predicted, ALL)
+        penalty = problem.objective.penalty(problem.objective.transform(predicted) - problem.target)
+        reweighted = _row_weights(unweighted, predicted, ALL)[1]
+    slopes = _fill_slopes(problem, parameters, basis)[0]
+    products = slopes[:, None] * slopes
+    exact = products * second
+    k = np.arange(n_terms)
+    mixed = slopes[:n_terms] * problem.logs * first
+    exact[k, linear + k] -= mixed
+    exact[linear + k, k] -= mixed
+    exact[linear + k, linear + k] += parameters[0, :n_terms, None] * problem.logs * mixed
+    contributions = np.concatenate(
+        [penalty, slopes * first, exact.reshape(size**2, n), (products * reweighted).reshape(size**2, n)]
+    )
+    weights = problem.of(rows)[1]
+    assert weights is not None
+    value, gradient, hessian, normal = np.split(weights @ contributions.T / n, np.cumsum([1, size, size**2]), axis=1)
+    gradient = problem.free_gradient(gradient)
+    hessian, normal = (problem.free_matrix(m.reshape(-1, size, size)) for m in (hessian, normal))
+    points = np.repeat(free[None], len(weights), axis=0)
+    step = _step(problem, (points, gradient, hessian), lambda some: normal[some])
+    return State(points, np.where(np.isfinite(value[:, 0]), value[:, 0], np.inf), gradient, hessian, step)
 
 
 def _predicted(parameters: Array, basis: Array) -> Array:
@@ -197,19 +258,20 @@ def _row_derivatives(problem: Problem, predicted: Array, rows: Rows) -> tuple[Ar
 
 
 def _step(
-    problem: Problem, free: Array, gradient: Array, hessian: Array, parameters: Array, basis: Array, rows: Rows
+    problem: Problem, point: tuple[Array, Array, Array], semidefinite: Callable[[NDArray[np.bool_]], Array]
 ) -> Array:
+    """The step of `State` from (free, gradient, hessian); `semidefinite` gives J' W J / n of some of the points."""
+    free, gradient, hessian = point
     held = ((free <= problem.lower) & (gradient > 0)) | ((free >= problem.upper) & (gradient < 0))
     matrix = hold(hessian, held)
     other = np.logical_not(_positive_definite(matrix))
     if other.any():
-        reweighted = _row_weights(problem, _predicted(parameters[other], basis[other]), _some(rows, other))[1]
-        semidefinite = _contract(problem, basis[other], reweighted)
-        exponents = np.arange(problem.n_linear, semidefinite.shape[1])
-        curvature = semidefinite[:, exponents, exponents]
-        semidefinite[:, exponents, exponents] += 1e-10 * curvature.max(axis=1, initial=0.0)[:, None]
+        normal = semidefinite(other)
+        exponents = np.arange(problem.n_linear, normal.shape[1])
+        curvature = normal[:, exponents, exponents]
+        normal[:, exponents, exponents] += 1e-10 * curvature.max(axis=1, initial=0.0)[:, None]
         matrix = np.array(matrix)
-        matrix[other] = ridged(hold(semidefinite, held[other]))
+        matrix[other] = ridged(hold(normal, held[other]))
     step = solve_each(matrix, np.where(held, 0.0, -gradient))
     # Cut off at a bound right away, a step of all parameters together would be no descent: what would cross stops
     # there, and the others step as far as that lets them.

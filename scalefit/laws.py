@@ -96,7 +96,8 @@ class PowerTerm:
             If the column is missing or a shifted value is not positive.
         """
         if self.column not in columns:
-            there = ", ".join(map(str, getattr(columns, "columns", columns)))
+            names: Any = getattr(columns, "columns", columns)
+            there = ", ".join(map(str, names))
             raise DataError(f"the law needs the column {self.column!r}; there are {there}")
         x = np.asarray(columns[self.column], dtype=np.float64) - self.shift
         if not np.all(x > 0):
