@@ -106,6 +106,8 @@ def sample_posterior(
         )
     if max_steps < THIN * FIRST_CHECK:
         raise OptionError(f"max_steps is {max_steps} and must be at least {THIN * FIRST_CHECK}")
+    if backend is not None and not Path(backend).parent.is_dir():
+        raise OptionError(f"the folder of {backend} does not exist; create it, or name a file elsewhere")
     target = build_target(fit, priors, noise, by)
     start = target.point_of(fit)
     conditional = build_conditional(target, start)

@@ -134,7 +134,12 @@ def test_a_limit_that_is_too_low_is_said_and_nothing_claimed(one_depth):
 
 
 @pytest.mark.parametrize(
-    ("options", "named"), [({"n_ensembles": 3}, "n_ensembles is 3"), ({"max_steps": 100}, "max_steps is 100")]
+    ("options", "named"),
+    [
+        ({"n_ensembles": 3}, "n_ensembles is 3"),
+        ({"max_steps": 100}, "max_steps is 100"),
+        ({"backend": "nowhere/chain.h5"}, "the folder of nowhere/chain.h5 does not exist"),
+    ],
 )
 def test_options_out_of_range(one_term, options, named):
     with pytest.raises(sf.OptionError, match=named):
