@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_fit_commands import run
+from test_fit_commands import run, write
 
 CHINCHILLA = ("chinchilla", "--drop-worst", "40")
 KEYS = {"budget", "width", "depth", "tokens", "ratio", "loss", "intervals", "feasible"}
@@ -18,7 +18,7 @@ def test_optimal_prints_one_document_with_every_method(tmp_path):
     assert [shape["budget"] for shape in shapes] == [{"params": 1e9}, {"params": 1e11}]
     for shape in shapes:
         assert shape.keys() >= KEYS
-        assert list(shape["intervals_by_method"]) == ["cluster", "pairs", "posterior"]
+        assert list(shape["intervals_by_method"]) == ["cluster", "pairs", "importance"]
         assert shape["intervals"]["ratio"] == shape["intervals_by_method"]["cluster"]["ratio"]
     assert shapes[0]["ratio"] == pytest.approx(64.2, abs=0.05)
     assert shapes[1]["decades_beyond_table"]["params"] == pytest.approx(0.83, abs=0.005)
@@ -29,7 +29,7 @@ def test_optimal_prints_one_document_with_every_method(tmp_path):
 
 
 def test_optimal_report_and_figure(tmp_path):
-    words = ("optimal", *CHINCHILLA, "--params", "1e10:1e11:2", "--methods", "posterior", "--plot", "a.png")
+    words = ("optimal", *CHINCHILLA, "--params", "1e10:1e11:2", "--methods", "importance", "--plot", "a.png")
     done = run(*words, folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "wrote a.png\n")
     assert "width / depth" in done.stdout
@@ -39,7 +39,7 @@ def test_optimal_report_and_figure(tmp_path):
 
 
 def test_two_runs_of_one_command_print_the_same(tmp_path):
-    words = ("optimal", *CHINCHILLA, "--flops", "1e21", "--methods", "pairs,posterior", "--resamples", "60", "--json")
+    words = ("optimal", *CHINCHILLA, "--flops", "1e21", "--methods", "pairs,importance", "--resamples", "60", "--json")
     assert run(*words, folder=tmp_path).stdout == run(*words, folder=tmp_path).stdout
 
 
@@ -62,6 +62,15 @@ def test_a_table_on_one_line_ends_with_status_3_and_no_numbers(tmp_path):
     assert suggested.returncode == 0
     assert document["estimate"] is None
     assert len(document["runs"]) == 3
+
+
+def test_a_table_without_noise_has_its_shape_and_says_which_intervals_it_lacks(tmp_path):
+    write(tmp_path)
+    done = run("optimal", "runs.csv", "--params", "1e9", "--json", folder=tmp_path)
+    (shape,) = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert (shape["ratio"], shape["width"], shape["depth"]) == pytest.approx((15, 1077.22, 71.81), rel=1e-4)
+    assert "importance" in next(w["message"] for w in shape["warnings"] if w["code"] == "method-withheld")
 
 
 def test_suggest_json_report_and_figure(tmp_path):

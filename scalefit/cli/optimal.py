@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +13,15 @@ from scalefit.cli.law_options import FitRequest, opens_fit
 from scalefit.cli.output import AsJson, Force, Strict, finish, print_json, print_report, refuse_to_overwrite
 
 if TYPE_CHECKING:
+    from scalefit.errors import ScalefitWarning
     from scalefit.fitting import Fit
     from scalefit.optimal import Budget, Space
     from scalefit.uncertainty.samples import Samples
+
+DRAWING = ("cluster", "pairs", "importance", "importance-cluster", "posterior", "residual", "wild", "wild-cluster")
+"""Methods that give draws; the posterior by emcee takes many seconds, by importance sampling less than one."""
+
+DEFAULT_METHODS = ("pairs", "importance")
 
 _BUDGET, _MODEL, _SURE = "The budget: a number, several with commas, or FROM:TO:HOW_MANY", "The model", "Certainty"
 
@@ -56,7 +61,7 @@ def optimal(
     best: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="Feasible shapes to name")] = 5,
     methods: Annotated[
         str | None,
-        typer.Option(rich_help_panel=_SURE, help="Any of cluster, pairs, posterior; or none"),
+        typer.Option(rich_help_panel=_SURE, help="Such as cluster,pairs,importance,posterior; or none"),
     ] = None,
     resamples: Annotated[int, typer.Option(rich_help_panel=_SURE, help="Bootstrap replicates")] = 1000,
     level: Level = 0.95,
@@ -77,19 +82,19 @@ def optimal(
     budgets, space = read_budgets(given), read_space(count, serving, ranges)
     rounding = Rounding(head_size, multiple, layers, best)
     result = request.open()
-    draws = draw_sets(result, methods, resamples, request.seed)
+    draws, withheld = draw_sets(result, methods, resamples, request.seed)
     shapes = [optimal_shape(result, b, draws, space=space, rounding=rounding, level=level) for b in budgets]
     if as_json:
-        print_json([shape_document(shape) for shape in shapes])
+        print_json([shape_document(shape, withheld) for shape in shapes])
     else:
-        print_report(optimal_report(shapes))
+        print_report(optimal_report(shapes, withheld))
     answered = all(shape.determined for shape in shapes)
     if plot is not None and answered:
         from scalefit.plots import save_figure
         from scalefit.plots_optimal import shape_figure
 
         save_figure(shape_figure(result, budgets, draws[0] if draws else None, space), plot, overwrite=force)
-    warnings = [warning for shape in shapes for warning in shape.warnings]
+    warnings = [*withheld, *(warning for shape in shapes for warning in shape.warnings)]
     finish(answered, warnings, strict, written=[plot if answered else None])
 
 
@@ -119,26 +124,22 @@ def read_space(count: str, serving: str, ranges: list[str] | None) -> Space:
     return Space(count=parse_count(count), serving=parse_serving(serving), **ends)
 
 
-def draw_sets(fit: Fit, methods: str | None, resamples: int, seed: int) -> list[Samples]:
-    """Draws of the law by each method, the one that suits the table first; none where a parameter is open."""
-    from scalefit.errors import OptionError
-    from scalefit.identifiability import Verdict
-    from scalefit.uncertainty.bootstrap import bootstrap
+def draw_sets(fit: Fit, methods: str | None, resamples: int, seed: int) -> tuple[list[Samples], list[ScalefitWarning]]:
+    """Draws of the law by each method, the one to trust first, and why a method gives none on this table."""
+    from scalefit.errors import OptionError, ScalefitWarning
+    from scalefit.uncertainty.comparison import Settings, compare_intervals
     from scalefit.uncertainty.groups import choose_method
-    from scalefit.uncertainty.importance import importance_sample
 
-    if methods is None:
-        names = list(dict.fromkeys([choose_method(fit).method, "pairs", "posterior"]))
-    else:
-        names = [name.strip() for name in methods.split(",")]
+    if methods == "none":
+        return [], []
+    names = [choose_method(fit).method, *DEFAULT_METHODS] if methods is None else methods.replace(" ", "").split(",")
     for name in names:
-        if name not in ("cluster", "pairs", "posterior", "none"):
-            raise OptionError(f"--methods knows pairs, cluster, posterior and none, not {name!r}")
-    if "none" in names or Verdict.NOT_DETERMINED in fit.verdicts.values():
-        return []
-    draws = {
-        "posterior": lambda: replace(importance_sample(fit, seed=seed), method="posterior"),
-        "pairs": lambda: bootstrap(fit, resamples, method="pairs", seed=seed),
-        "cluster": lambda: bootstrap(fit, resamples, method="cluster", seed=seed),
-    }
-    return [draws[name]() for name in names]
+        if name not in DRAWING:
+            raise OptionError(f"--methods knows {', '.join(DRAWING)} and none, not {name!r}")
+    settings = Settings(n_resamples=resamples, seed=seed, simulations=0, names=("L0",))
+    found = compare_intervals(fit, list(dict.fromkeys(names)), settings)
+    withheld = [
+        ScalefitWarning("method-withheld", f"no intervals by {method}: {reason}.", "Read the other methods.")
+        for method, reason in found.withheld.items()
+    ]
+    return list(found.samples.values()), withheld

@@ -95,6 +95,7 @@ class OptimalShape:
         By how many powers of ten width, depth, tokens and params (by the count) lie beyond the table: positive
         above its largest, negative below its smallest, 0 inside.
     warnings : tuple of ScalefitWarning
+        Of the shape and of the draws.
     """
 
     budget: Budget
@@ -192,7 +193,8 @@ def optimal_shape(
         at_edge=tuple(name for name, there in edges(plan, best).items() if there[0]),
         decades=_decades(fit, space, {**values, "params": params}),
     )
-    return replace(shape, warnings=explain(shape, fit, rounding))
+    doubts = [warning for samples in sets for warning in samples.warnings]
+    return replace(shape, warnings=(*explain(shape, fit, rounding), *doubts))
 
 
 def _open_parameters(fit: Fit, plan: Plan) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from scalefit.errors import ScalefitWarning
 from scalefit.optimal import FeasibleShape, OptimalShape, ShapeIntervals
 from scalefit.report.text import number, remarks, table
 
@@ -19,8 +20,8 @@ Interval = tuple[float, float]
 QUANTITIES = ("width", "depth", "ratio", "tokens", "loss")
 
 
-def shape_document(shape: OptimalShape) -> dict[str, Any]:
-    """Describe a best shape in JSON types; numbers that do not exist are None."""
+def shape_document(shape: OptimalShape, withheld: Sequence[ScalefitWarning] = ()) -> dict[str, Any]:
+    """Describe a best shape, and the methods withheld, in JSON types; numbers that do not exist are None."""
     return {
         "budget": shape.budget.given,
         "count": shape.count,
@@ -45,7 +46,7 @@ def shape_document(shape: OptimalShape) -> dict[str, Any]:
         "decades_beyond_table": {name: round(value, 6) for name, value in shape.decades.items()},
         "warnings": [
             {"code": w.code, "message": w.message, "action": w.action, "numbers": dict(w.numbers)}
-            for w in shape.warnings
+            for w in (*shape.warnings, *withheld)
         ],
     }
 
@@ -67,9 +68,10 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def optimal_report(shapes: Sequence[OptimalShape]) -> RenderableType:
-    """Lay out best shapes, one block a budget; the remarks follow, each once."""
-    seen: dict[str, Any] = {warning.message: warning for shape in shapes for warning in shape.warnings}
+def optimal_report(shapes: Sequence[OptimalShape], withheld: Sequence[ScalefitWarning] = ()) -> RenderableType:
+    """Lay out best shapes, one block a budget; the remarks and the methods withheld follow, each once."""
+    told = [*(warning for shape in shapes for warning in shape.warnings), *withheld]
+    seen = {warning.message: warning for warning in told}
     blocks: list[RenderableType] = []
     for shape in shapes:
         blocks += [Text(f"budget: {shape.budget} (count {shape.count})", style="bold"), *_block(shape), Text("")]
