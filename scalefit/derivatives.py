@@ -317,15 +317,22 @@ def ridged(matrix: Array) -> Array:
 
 
 def _positive_definite(matrix: Array) -> NDArray[np.bool_]:
-    """Which of B matrices are safely positive definite, by the pivots of symmetric elimination.
+    """Which of B matrices are safely positive definite."""
+    index = np.arange(matrix.shape[1])
+    smallest = 1e-13 * np.abs(matrix[:, index, index])
+    try:
+        pivots = np.linalg.cholesky(matrix)[:, index, index] ** 2
+    except np.linalg.LinAlgError:
+        # LAPACK raises for all when one is indefinite: eliminate over the batch instead.
+        pivots = _pivots(matrix)
+    return np.asarray((pivots > smallest).all(axis=1))
 
-    Written over the batch because LAPACK's batched Cholesky raises for all when one matrix is indefinite.
-    """
+
+def _pivots(matrix: Array) -> Array:
+    """(B, P) pivots of symmetric elimination."""
     a = matrix.transpose(1, 2, 0).copy()
     size = len(a)
-    index = np.arange(size)
-    smallest = 1e-13 * np.abs(a[index, index])
     for j in range(size - 1):
         a[j + 1 :, j + 1 :] -= (a[j + 1 :, j] / a[j, j])[:, None] * a[j, j + 1 :]
-    definite: NDArray[np.bool_] = np.logical_and.reduce(a[index, index] > smallest, axis=0)
-    return definite
+    index = np.arange(size)
+    return a[index, index].T

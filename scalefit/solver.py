@@ -20,7 +20,16 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.derivatives import State, basis_functions, evaluate, evaluate_on, hold, ridged, solve_each
+from scalefit.derivatives import (
+    State,
+    basis_functions,
+    evaluate,
+    evaluate_at_one_point,
+    evaluate_on,
+    hold,
+    ridged,
+    solve_each,
+)
 from scalefit.problem import Problem
 
 __all__ = ["Solution", "solve"]
@@ -30,8 +39,9 @@ Array = NDArray[np.float64]
 TOLERANCE = 1e-13
 """A problem is solved when the next step promises less than this share of the objective."""
 
-BLOCK_ELEMENTS = 400_000
-"""Problems x rows solved together: fixed, so that results do not depend on the number of workers."""
+POOL = 64
+POOL_ELEMENTS = 400_000
+"""Problems, and problems x rows, worked on together: as many as stay in the processor's cache."""
 
 _SMALLEST_STEP = 1e-7
 
@@ -67,8 +77,12 @@ class Solution:
     iterations: NDArray[np.intp]
 
 
-def solve(problem: Problem, starts: Array, max_iterations: int = 200, tolerance: float = TOLERANCE) -> Solution:
+def solve(
+    problem: Problem, starts: Array, max_iterations: int = 200, tolerance: float = TOLERANCE, exact: bool = True
+) -> Solution:
     """Minimise each problem from its start.
+
+    A pool of problems is worked on together: what is solved leaves it and the next problem takes its place.
 
     Parameters
     ----------
@@ -78,59 +92,68 @@ def solve(problem: Problem, starts: Array, max_iterations: int = 200, tolerance:
     max_iterations : int
     tolerance : float
         Relative decrease of the objective, predicted by the quadratic model, below which a problem is solved.
+    exact : bool
+        Whether the last step, which promises less than the tolerance, is evaluated too. If not, `free` and `value`
+        have it by the quadratic model, and the derivatives are those of the point before it.
 
     Returns
     -------
     Solution
         A problem that is not solved within `max_iterations` keeps the best point it reached.
     """
-    size = max(1, min(32, BLOCK_ELEMENTS // problem.logs.shape[1]))
-    blocks = [np.arange(first, min(first + size, len(starts))) for first in range(0, len(starts), size)]
-    parts = [_solve_block(problem, rows, starts[rows], max_iterations, tolerance) for rows in blocks]
-    if len(parts) == 1:
-        return parts[0]
-    state = State(*(np.concatenate([getattr(p.state, f.name) for p in parts]) for f in fields(State)))
-    return Solution(
-        state,
-        np.concatenate([p.converged for p in parts]),
-        np.concatenate([p.iterations for p in parts]),
-    )
-
-
-def _solve_block(
-    problem: Problem, rows: NDArray[np.intp], starts: Array, max_iterations: int, tolerance: float
-) -> Solution:
+    size = max(1, min(POOL, POOL_ELEMENTS // problem.logs.shape[1]))
+    final = _first_states(problem, np.clip(starts, problem.lower, problem.upper), size)
     n_problems = len(starts)
     iterations = np.zeros(n_problems, dtype=np.intp)
     converged = np.zeros(n_problems, dtype=bool)
-    state = evaluate(problem, np.clip(starts, problem.lower, problem.upper), rows)
-    final = state.where(np.arange(n_problems))
-    active = np.arange(n_problems)
     step_size = np.ones(n_problems)
     floor = _ROUNDING**2 * max(1.0, float(np.mean(problem.target**2)))
-    for _ in range(max_iterations):
+    pool, waiting = np.arange(0), 0
+    while True:
+        joining = np.arange(waiting, min(n_problems, waiting + size - len(pool)))
+        pool, waiting = np.concatenate([pool, joining]), waiting + len(joining)
+        if not len(pool):
+            return Solution(final, converged, iterations)
+        state, length = final.where(pool), step_size[pool]
         promised = 0.5 * np.abs(np.einsum("bp,bp->b", state.gradient, state.step))
         rounding = np.sqrt(floor * state.value)
         solved = (promised <= np.maximum(tolerance * state.value, 0.01 * rounding)) | (state.value <= floor)
-        trial = _trial(problem, state, step_size, promised, rows[active])
+        if not exact and solved.any():
+            converged[pool[solved]] = True
+            final.value[pool[solved]] -= promised[solved]
+            final.free[pool[solved]] = np.clip(state.free + state.step, problem.lower, problem.upper)[solved]
+            pool = pool[~solved]
+            if not len(pool):
+                continue
+            state, length, promised, rounding = (
+                state.where(~solved),
+                length[~solved],
+                promised[~solved],
+                rounding[~solved],
+            )
+            solved = solved[~solved]
+        trial = _trial(problem, state, length, promised, pool)
         accepted = trial.value <= np.where(solved, state.value * (1 + _LAST_RISE), state.value)
         if accepted.all():
-            state, step_size = trial, np.minimum(1.0, 2.0 * step_size)
+            final.update(pool, trial)
         else:
-            state.update(accepted, trial, accepted)
-            step_size = np.where(accepted, np.minimum(1.0, 2.0 * step_size), 0.25 * step_size)
-        stuck = step_size < _SMALLEST_STEP
-        iterations[active] += 1
-        done = solved | stuck
-        if done.any():
-            converged[active] = solved | (stuck & (promised <= np.maximum(1e-7 * state.value, rounding)))
-            final.update(active[done], state, done)
-            active, state, step_size = active[~done], state.where(~done), step_size[~done]
-            if not len(active):
-                break
-    if len(active):
-        final.update(active, state)
-    return Solution(final, converged, iterations)
+            final.update(pool[accepted], trial, accepted)
+        length = step_size[pool] = np.where(accepted, np.minimum(1.0, 2.0 * length), 0.25 * length)
+        iterations[pool] += 1
+        stuck = length < _SMALLEST_STEP
+        value = final.value[pool]
+        converged[pool] = solved | (stuck & (promised <= np.maximum(1e-7 * value, rounding)))
+        pool = pool[~(solved | stuck | (iterations[pool] >= max_iterations))]
+
+
+def _first_states(problem: Problem, starts: Array, size: int) -> State:
+    """States at the starts, together where problems differ in their weights only and start from one point."""
+    weighted = problem.weights is not None and problem.weights.ndim == 2
+    if weighted and problem.target.ndim == 1 and (starts == starts[0]).all():
+        return evaluate_at_one_point(problem, starts[0])
+    every = np.arange(len(starts))
+    states = [evaluate(problem, starts[rows], rows) for rows in np.split(every, every[size::size])]
+    return State(*(np.concatenate([getattr(state, f.name) for state in states]) for f in fields(State)))
 
 
 def _trial(problem: Problem, state: State, step_size: Array, promised: Array, rows: NDArray[np.intp]) -> State:

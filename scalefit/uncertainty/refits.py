@@ -23,8 +23,9 @@ Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
 
-TOLERANCE = 1e-10
-"""Promised relative decrease at which a replicate is solved; the last step taken then makes it far smaller."""
+TOLERANCE = 1e-8
+"""Promised relative decrease at which a replicate's last step is taken; what is left then is far smaller, since Newton's
+steps converge quadratically."""
 
 CHUNK = 512
 CHUNK_ELEMENTS = 4_000_000
@@ -134,7 +135,7 @@ def refit(refits: Refits, problem: Problem, seed: int = 0) -> Replicates:
     """
     arrays = [a for a in (problem.target, problem.weights) if a is not None and a.ndim == 2]
     starts = np.broadcast_to(refits.point, (len(arrays[0]), len(refits.point)))
-    solution = solve(problem, starts, tolerance=TOLERANCE)
+    solution = solve(problem, starts, tolerance=TOLERANCE, exact=False)
     free, value, converged = solution.state.free, solution.state.value, solution.converged
     rng = np.random.default_rng(seed)
     for i in np.flatnonzero(~converged).tolist():
