@@ -103,7 +103,7 @@ def _draw_contours(axes: Axes, fit: Fit, budgets: Sequence[Budget], space: Space
         width, depth, np.log10(size), levels=np.arange(5, 16), colors=GUIDE, linewidths=0.7, linestyles="dashed"
     )
     axes.scatter(runs["width"], runs["depth"], s=9, color=RUNS, alpha=0.4, label="runs")
-    axes.plot(best_width, best_depth, "o-", color=LINE, markersize=4, label="best")
+    axes.plot(best_width, best_depth, "o-", color=LINE, markersize=4, label="best shapes")
     title = "unlimited tokens" if math.isinf(tokens) else f"{tokens:.3g} tokens"
     axes.set(
         xscale="log",

@@ -322,6 +322,9 @@ def test_feasible_shapes_are_the_best_of_all_in_reach(chin203_fit, limits):
         assert option.depth % 2 == 0
         assert option.heads * 128 == option.width
         assert option.excess >= -1e-12
+        assert option.memory == pytest.approx(2 * option.params)
+        assert option.inference_flops == pytest.approx(2 * option.params)
+        assert option.cached == 2 * option.width * option.depth
         for limit in plan.limits:
             assert limit.size(option.width, option.depth) <= limit.bound * (1 + 1e-9)
 

@@ -67,6 +67,10 @@ class FeasibleShape:
     loss : float
     excess : float
         How much the loss exceeds that of the real-valued optimum, as a share of it.
+    memory, latency : float
+        Bytes where the model is served, and seconds per generated token, both as in `Serving`.
+    inference_flops, cached : float
+        Operations per generated token, and numbers in the key-value cache per token of context.
     """
 
     width: int
@@ -77,6 +81,10 @@ class FeasibleShape:
     flops: float
     loss: float
     excess: float
+    memory: float
+    latency: float
+    inference_flops: float
+    cached: float
 
 
 def feasible_shapes(plan: Plan, log_width: float, loss: float, rounding: Rounding) -> tuple[FeasibleShape, ...]:
@@ -108,19 +116,31 @@ def feasible_shapes(plan: Plan, log_width: float, loss: float, rounding: Roundin
     losses = plan.loss(v, u)
     log_tokens = plan.log_tokens(v, u)
     tokens = np.full(len(v), np.nan) if log_tokens is None else np.exp(log_tokens)
-    count = plan.space.count
+    order = np.argsort(losses, kind="stable")[: rounding.n_best]
     return tuple(
-        FeasibleShape(
-            width=int(width[i]),
-            depth=int(depth[i]),
-            heads=int(width[i]) // rounding.head_size,
-            tokens=float(tokens[i]),
-            params=float(count.params(width[i], depth[i])),
-            flops=float(count.train(width[i], depth[i], tokens[i])),
-            loss=float(losses[i]),
-            excess=float(losses[i] / loss - 1),
-        )
-        for i in np.argsort(losses, kind="stable")[: rounding.n_best]
+        _described(plan, rounding, (width[i], depth[i], tokens[i]), float(losses[i]), float(losses[i] / loss - 1))
+        for i in order
+    )
+
+
+def _described(
+    plan: Plan, rounding: Rounding, shape: tuple[float, float, float], loss: float, excess: float
+) -> FeasibleShape:
+    width, depth, tokens = shape
+    count, serving = plan.space.count, plan.space.serving
+    return FeasibleShape(
+        width=int(width),
+        depth=int(depth),
+        heads=int(width) // rounding.head_size,
+        tokens=float(tokens),
+        params=float(count.params(width, depth)),
+        flops=float(count.train(width, depth, tokens)),
+        loss=loss,
+        excess=excess,
+        memory=float(serving.memory(count)(width, depth)),
+        latency=float(serving.latency(count)(width, depth)),
+        inference_flops=float(count.inference_flops(width, depth)),
+        cached=float(count.cache(width, depth)),
     )
 
 
