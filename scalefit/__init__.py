@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from scalefit.constraints import Constraints as Constraints
     from scalefit.datasets import list_datasets as list_datasets
     from scalefit.datasets import load_dataset as load_dataset
+    from scalefit.design import suggest_runs as suggest_runs
     from scalefit.errors import DataError as DataError
     from scalefit.errors import FitError as FitError
     from scalefit.errors import OptionError as OptionError
@@ -24,8 +25,15 @@ if TYPE_CHECKING:
     from scalefit.laws import PowerTerm as PowerTerm
     from scalefit.lmfit_bridge import lmfit_model as lmfit_model
     from scalefit.objectives import Objective as Objective
+    from scalefit.optimal import optimal_shape as optimal_shape
+    from scalefit.prediction import prediction_interval as prediction_interval
     from scalefit.report import describe as describe
     from scalefit.runs import Runs as Runs
+    from scalefit.uncertainty.bootstrap import bootstrap as bootstrap
+    from scalefit.uncertainty.importance import importance_sample as importance_sample
+    from scalefit.uncertainty.posterior import sample_posterior as sample_posterior
+    from scalefit.uncertainty.profile import profile as profile
+    from scalefit.uncertainty.samples import Samples as Samples
 
 __version__ = "0.1.0"
 
@@ -40,16 +48,24 @@ _HOMES = {
     "OptionError": "errors",
     "PowerTerm": "laws",
     "Runs": "runs",
+    "Samples": "uncertainty.samples",
     "ScalefitError": "errors",
     "ScalefitWarning": "errors",
     "Verdict": "identifiability",
+    "bootstrap": "uncertainty.bootstrap",
     "describe": "report",
     "fit": "fitting",
+    "importance_sample": "uncertainty.importance",
     "list_datasets": "datasets",
     "lmfit_model": "lmfit_bridge",
     "load_dataset": "datasets",
     "load_fit": "fit_file",
+    "optimal_shape": "optimal",
+    "prediction_interval": "prediction",
+    "profile": "uncertainty.profile",
+    "sample_posterior": "uncertainty.posterior",
     "save_fit": "fit_file",
+    "suggest_runs": "design",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]
