@@ -23,7 +23,7 @@ from scalefit.optimal.plan import BISECTIONS, Plan, increasing_root
 from scalefit.optimal.sizes import Posynomial, Size
 from scalefit.optimal.terms import Term
 
-__all__ = ["AT_LIMIT", "Shapes", "best_at_ratio", "find_shapes", "minimise_slope"]
+__all__ = ["AT_LIMIT", "Shapes", "best_at_ratio", "bisect_shapes", "find_shapes", "minimise_slope"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -76,7 +76,7 @@ def find_shapes(plan: Plan) -> Shapes:
     if not solved.all():
         rest = np.flatnonzero(~solved)
         v, u = v.copy(), u.copy()
-        v[rest], u[rest] = _nested(plan.where(rest))
+        v[rest], u[rest] = bisect_shapes(plan.where(rest))
     return _shapes(plan, v, u)
 
 
@@ -212,7 +212,7 @@ def _allowed(plan: Plan, v: Array, u: Array) -> Mask:
     return fine
 
 
-def _nested(plan: Plan) -> tuple[Array, Array]:
+def bisect_shapes(plan: Plan) -> tuple[Array, Array]:
     """Bisect over the depth; at each depth the width is the best within its limits.
 
     The derivative of the loss along the best widths is f_u, and f_u + f_v dv/du where a limit holds the width
