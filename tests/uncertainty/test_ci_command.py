@@ -1,0 +1,126 @@
+"""`scalefit ci` from an empty folder: the document, the report, the exit status, the same bytes for any --jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from scalefit.uncertainty.samples import Samples
+
+SCALEFIT = [sys.executable, "-c", "from scalefit.cli import main; main()"]
+CHIN = ["chinchilla", "--drop-worst", "40"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("empty")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+    def call(*arguments, status=0):
+        done = subprocess.run(
+            [*SCALEFIT, "ci", *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == status, done.stderr
+        return done.stdout
+
+    call.folder = folder
+    return call
+
+
+@pytest.fixture(scope="module")
+def chinchilla(run):
+    return json.loads(run(*CHIN, "--method", "fast", "--json"))
+
+
+def test_the_document_has_its_keys(chinchilla):
+    assert chinchilla["level"] == 0.95
+    assert (chinchilla["default"], chinchilla["by"]) == ("cluster", "shape")
+    assert "intraclass correlation 0.35" in chinchilla["reason"]
+    assert set(chinchilla["intervals"]) == {
+        "pairs",
+        "pairs-bca",
+        "cluster",
+        "cluster-bca",
+        "profile",
+        "wald",
+        "importance",
+    }
+    assert chinchilla["intervals"]["pairs"]["alpha_depth"] == pytest.approx([0.99, 1.79], abs=0.06)
+    assert chinchilla["intervals"]["profile"]["alpha_depth"] == pytest.approx([0.94, 1.73], abs=0.006)
+    assert chinchilla["intervals"]["importance"]["alpha_depth"] == pytest.approx([0.92, 1.74], abs=0.05)
+    assert chinchilla["verdicts"]["alpha_depth"] == "determined"
+    assert chinchilla["diagnostics"]["pairs"]["converged"] == 1
+    assert chinchilla["standard_errors"]["gauss-newton"]["alpha_depth"] == pytest.approx(0.287, abs=1e-3)
+    assert chinchilla["standard_errors"]["observed"]["alpha_depth"] == pytest.approx(0.202, abs=1e-3)
+    assert set(chinchilla["reservations"]) == {"pairs", "profile", "wald", "importance"}
+    assert "curvature-disagrees" in [w["code"] for w in chinchilla["warnings"]]
+
+
+def test_disagreement_is_flagged(chinchilla):
+    flagged = {(d["method"], d["parameter"]) for d in chinchilla["disagreements"]}
+    assert ("wald", "L0") in flagged
+    assert all(d["method"] != chinchilla["default"] for d in chinchilla["disagreements"])
+
+
+def test_jobs_do_not_change_a_byte(run):
+    options = (*CHIN, "--method", "pairs", "--resamples", "1100", "--json")
+    assert run(*options) == run(*options, "--jobs", "2")
+
+
+def test_the_draws_are_written_and_not_overwritten(run):
+    options = (*CHIN, "--method", "cluster", "--resamples", "60", "-o", "draws.npz", "--plot", "figure.png")
+    run(*options)
+    assert len(Samples.load(run.folder / "draws.npz")) == 60
+    assert (run.folder / "figure.png").stat().st_size > 10_000
+    run(*options, status=2)
+
+
+def test_gemstones_shows_the_naive_interval_beside_and_withholds_what_needs_independent_rows(run):
+    found = json.loads(run("gemstones", "--method", "pairs,cluster,profile,wald", "--json"))
+    assert (found["default"], found["by"]) == ("cluster", "run")
+    assert set(found["withheld"]) == {"profile", "wald"}
+    widths = {
+        method: {name: np.ptp(found["intervals"][method][name]) for name in ("alpha_width", "alpha_tokens")}
+        for method in ("pairs", "cluster")
+    }
+    assert widths["cluster"]["alpha_width"] > 1.8 * widths["pairs"]["alpha_width"]
+    assert widths["cluster"]["alpha_tokens"] < widths["pairs"]["alpha_tokens"] / 4
+
+
+def test_the_share_at_the_bound_and_the_one_sided_limit_are_stated(run):
+    text = run("gemstones", "--objective", "log-huber:1e-3", "--method", "cluster", "--resamples", "200")
+    assert "of the replicates have L0 at its bound" in text
+    assert "(one-sided)" in text
+
+
+def test_an_undetermined_table_ends_with_status_3_and_says_why(run):
+    lines = ["width,depth,tokens,loss"]
+    rng = np.random.default_rng(0)
+    for width in (256, 512, 1024, 2048):
+        for tokens in (1e9, 4e9, 1.6e10, 6.4e10):
+            loss = (1.7 + 300 / width + 500 / tokens**0.3) * np.exp(0.002 * rng.standard_normal())
+            lines.append(f"{width},12,{tokens:g},{loss:.6f}")
+    (run.folder / "one_depth.csv").write_text("\n".join(lines))
+    found = json.loads(run("one_depth.csv", "--method", "fast", "--json", status=3))
+    assert found["verdicts"]["alpha_depth"] == "not-determined"
+    assert "alpha_depth" in found["withheld"]["pairs"]
+
+
+def test_unknown_methods_and_levels_are_refused(run):
+    run(*CHIN, "--method", "magic", status=2)
+    run(*CHIN, "--level", "95", "--method", "pairs", status=2)
+    run(*CHIN, "--jobs", "0", "--method", "pairs", status=2)
+
+
+@pytest.mark.slow
+def test_all_methods(run):
+    found = json.loads(run(*CHIN, "--method", "all", "--json"))
+    assert found["intervals"]["posterior"]["alpha_depth"] == pytest.approx([0.92, 1.74], abs=0.05)
+    assert max(found["diagnostics"]["posterior"]["rhat"].values()) < 1.01
+    assert min(found["diagnostics"]["posterior"]["ess"].values()) > 1000
+    assert {"residual", "wild", "wild-cluster", "observed", "robust", "cluster-robust"} <= set(found["intervals"])
