@@ -33,7 +33,7 @@ ROWS_FOR_STARTS = 4096
 SAME_PREDICTION = 1e-7
 """Starts agree when all their predictions of ln loss do to this."""
 
-_START_TOLERANCE = 1e-7
+_START_TOLERANCE = 1e-10
 
 
 class FitStatus(StrEnum):
@@ -248,7 +248,7 @@ def _search(problem: Problem, n_starts: int, seed: int) -> tuple[Solution, int, 
         searched = problem.subsample(np.sort(rng.choice(n, ROWS_FOR_STARTS, replace=False)))
     points = draw_starts(searched, n_starts, rng)
     for stage in _stages(searched):
-        solution = solve(stage, points, tolerance=_START_TOLERANCE)
+        solution = solve(stage, points, tolerance=_START_TOLERANCE, exact=False)
         points = solution.state.free
     if not np.isfinite(solution.state.value).any():
         raise FitError("no start gave a finite objective; check the columns' values and the constraints")
