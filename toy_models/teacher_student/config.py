@@ -236,6 +236,11 @@ class SweepConfig:
         values: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in content.items()
         }
-        if "teachers" in values:
-            values["teachers"] = tuple(Teacher(**teacher) for teacher in values["teachers"])
-        return cls(**values)
+        try:
+            if "teachers" in values:
+                values["teachers"] = tuple(Teacher(**teacher) for teacher in values["teachers"])
+            return cls(**values)
+        except TypeError as error:
+            raise OptionError(
+                f"configuration has a value of the wrong form: {error}; compare a preset's JSON"
+            ) from None

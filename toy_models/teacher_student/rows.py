@@ -18,7 +18,8 @@ from toy_models.teacher_student.trainer import Measurement, Trainer
 __all__ = ["COLUMNS", "TIMES", "count_diverged", "merge_rows", "student_rows", "to_csv", "write_atomically"]
 
 KEY = (
-    "kind", "gain", "seed", "width", "hidden_units", "depth", "objective", "temperature", "integrator", "horizon", "step",
+    "kind", "gain", "seed", "width", "hidden_units", "depth", "objective", "temperature", "integrator",
+    "horizon", "step",
 )  # fmt: skip
 """Columns that tell rows of one sweep apart; tables are sorted by them."""
 

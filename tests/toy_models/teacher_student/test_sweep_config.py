@@ -99,3 +99,11 @@ def test_unknown_kinds_gains_presets_and_fields_are_named() -> None:
         SweepConfig.from_dict({"name": "x", "depht": [1], "steps": 1})
     with pytest.raises(OptionError, match="field 'steps' is missing"):
         SweepConfig.from_dict({"name": "x", "depths": [1]})
+
+
+@pytest.mark.parametrize(
+    "change", [{"depths": 4}, {"steps": "many"}, {"teachers": [{"sort": "tied"}]}, {"teachers": [1]}]
+)
+def test_values_of_the_wrong_form_are_refused(change: dict[str, object]) -> None:
+    with pytest.raises(OptionError, match="value of the wrong form"):
+        SweepConfig.from_dict({"name": "x", "depths": [1, 2], "steps": 5, **change})
