@@ -282,6 +282,12 @@ def _step(
         rest = -gradient - np.einsum("bij,bj->bi", matrix, stop)
         right = np.where(held, 0.0, np.where(crossing, stop, rest))
         step = solve_each(hold(matrix, held | crossing), right)
+    uphill = np.einsum("bp,bp->b", gradient, step) > 0
+    if uphill.any():
+        # Between bounds a step of all parameters may lead up; each one by itself, scaled, leads down.
+        index = np.arange(step.shape[1])
+        alone = free - gradient / matrix[:, index, index]
+        step[uphill] = (np.clip(alone, problem.lower, problem.upper) - free)[uphill]
     return step
 
 
