@@ -102,6 +102,8 @@ def estimate(centred: CentredLaw, state: State, runs: Runs) -> Estimates:
         limits=limits,
         smallest_loss=float(runs["loss"].min()),
         correlations=_correlations(covariance, names),
+        covariance=covariance,
+        noise=_noise(centred, state, runs),
     )
     return Estimates(
         params=MappingProxyType(params),
@@ -186,6 +188,12 @@ def _relative_sizes(centred: CentredLaw, free: Array, covariance_free: Array) ->
             error = float(np.sqrt(covariance_free[j, j]))
             relative[name] = error / float(free[j]) if free[j] > 0 else float("inf")
     return relative
+
+
+def _noise(centred: CentredLaw, state: State, runs: Runs) -> float:
+    """Root mean square of the residuals, nats per token."""
+    loss = predict(centred.problem, state.free)[0]
+    return float(np.sqrt(np.mean((loss - runs["loss"]) ** 2)))
 
 
 def _correlations(covariance: Array, names: tuple[str, ...]) -> dict[tuple[str, str], float]:

@@ -217,11 +217,23 @@ def simulate(
     pieces = [min(TABLES_A_PIECE, n_tables - first) for first in range(0, n_tables, TABLES_A_PIECE)]
     sequences = np.random.SeedSequence(settings.seed).spawn(len(pieces))
     inner = replace(settings, workers=0, simulations=0)
-    jobs = [(scenario, tuple(methods), inner, s, n) for s, n in zip(sequences, pieces, strict=True)]
+    portable = _portable(scenario)
+    jobs = [(portable, tuple(methods), inner, s, n) for s, n in zip(sequences, pieces, strict=True)]
     tables = [table for piece in run_chunks(_simulate_piece, jobs, settings.workers, progress) for table in piece]
     if not tables:
         raise FitError("no simulated table could be fitted; the design has too few rows or levels for this law")
     return _summarised(scenario, settings, tables, against)
+
+
+def _portable(scenario: Scenario) -> Scenario:
+    """The same scenario in what can be sent to another process: plain columns instead of a table's whole history."""
+    design = scenario.design
+    names = [*scenario.law.columns, *([scenario.by] if scenario.by in design else [])]
+    columns = {name: design[name] for name in names if name != "run"}
+    columns["loss"] = scenario.law.predict(design, scenario.params)
+    if design.has_runs:
+        columns["run"] = design.run_ids.astype(np.float64)
+    return replace(scenario, design=Runs.from_columns(columns, design.origin.name), params=dict(scenario.params))
 
 
 def _simulate_piece(job: tuple[Scenario, tuple[str, ...], Settings, np.random.SeedSequence, int]) -> list[_Table]:

@@ -34,6 +34,9 @@ Array = NDArray[np.float64]
 PILE_UP = 0.05
 """With more replicates than this at a bound, quantiles of replicates are no confidence limits (Andrews 2000)."""
 
+FEWEST_ROWS = 10
+"""With fewer rows a parameter, quantiles of replicates are too narrow: they know no Student's t."""
+
 FEWEST = 50
 
 
@@ -162,7 +165,7 @@ def _samples(fit: Fit, drawn: _Drawn, level: float) -> Samples:
         estimate=fit.params,
         level=level,
         corrections=MappingProxyType(corrections),
-        reservations=MappingProxyType(_reservations(piled, names)),
+        reservations=MappingProxyType(_reservations(piled, drawn.resampling, names)),
         diagnostics=MappingProxyType(_diagnostics(drawn, shares, limits)),
         warnings=tuple(_warnings(drawn, piled, limits)),
     )
@@ -190,12 +193,13 @@ def _one_sided(values: Array, level: float) -> float:
     return float(np.quantile(values, level if at_low else 1 - level))
 
 
-def _reservations(piled: dict[str, float], names: tuple[str, ...]) -> dict[str, str]:
-    """A pile-up at a bound bends the distribution of every parameter, not only of the one at the bound."""
-    if not piled:
-        return {}
-    sentence = " and ".join(f"{share:.0%} of the replicates have {name} at a bound" for name, share in piled.items())
-    return dict.fromkeys(names, sentence)
+def _reservations(piled: dict[str, float], resampling: Resampling, names: tuple[str, ...]) -> dict[str, str]:
+    """Doubts concern every parameter: a pile-up at a bound bends the distribution of all of them."""
+    doubts = [f"{share:.0%} of the replicates have {name} at a bound" for name, share in piled.items()]
+    n_rows, n_free = len(resampling.labels), len(resampling.refits.point)
+    if n_rows < FEWEST_ROWS * n_free:
+        doubts.append(f"{n_rows} rows for {n_free} parameters are so few that replicates scatter too little")
+    return dict.fromkeys(names, " and ".join(doubts)) if doubts else {}
 
 
 def _diagnostics(drawn: _Drawn, shares: dict[str, float], limits: dict[str, float]) -> dict[str, Any]:
