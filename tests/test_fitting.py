@@ -234,3 +234,13 @@ def test_large_tables_are_searched_on_a_sample() -> None:
     for name, value in T27_LAW.items():
         error = result.standard_errors[name] * (value if name.startswith("c_") else 1)
         assert abs(result.params[name] - value) < 4.5 * error
+
+
+@pytest.mark.parametrize("law", ["depth", "depth+0"])
+def test_a_loss_that_rises_with_depth_is_an_answer_not_a_failure(law: str) -> None:
+    """No decaying term fits such a table: the term vanishes or ends at its bound, and every start agrees."""
+    loss = [0.0965, 0.1252, 0.1591, 0.17, 0.18]
+    result = fit(Runs.from_columns({"depth": [1, 2, 4, 8, 16], "loss": loss}), law)
+    assert result.status is FitStatus.NOT_IDENTIFIED
+    assert result.certificate.starts_at_best == result.certificate.starts
+    assert result.certificate.gradient < 1e-9
