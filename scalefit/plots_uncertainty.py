@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from scalefit.plots import DATA, GUIDE, LAW
 from scalefit.uncertainty.comparison import Comparison
 
 if TYPE_CHECKING:
@@ -13,6 +12,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["interval_figure"]
+
+OTHERS, TRUSTED, GUIDE = "#3b6fb6", "#c8452d", "#999999"
 
 
 def interval_figure(result: Comparison) -> Figure:
@@ -51,7 +52,7 @@ def _draw_intervals(axes: Axes, result: Comparison, name: str) -> None:
             low if math.isfinite(low) else (min(ends) / 2 if log else min(ends) - 0.2 * span),
             high if math.isfinite(high) else (max(ends) * 2 if log else max(ends) + 0.2 * span),
         ]
-        colour = LAW if method == result.default else DATA
+        colour = TRUSTED if method == result.default else OTHERS
         axes.plot(shown, [row, row], color=colour, linewidth=3, solid_capstyle="butt")
         if not math.isfinite(low):
             axes.plot(shown[0], row, marker="<", color=colour)
@@ -64,7 +65,7 @@ def _draw_profile(axes: Axes, result: Comparison, name: str) -> None:
     axes.axhline(0, color=GUIDE, linewidth=0.8)
     if name in result.profiles:
         curve = result.profiles[name]
-        axes.plot(curve.values, curve.z, color=DATA, marker=".")
+        axes.plot(curve.values, curve.z, color=OTHERS, marker=".")
         for end in curve.interval:
             if math.isfinite(end):
                 axes.axvline(end, color=GUIDE, linestyle=":", linewidth=1)
