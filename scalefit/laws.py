@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefit.errors import DataError, OptionError
+from scalefit.ingest.tidy import show_number
 
 __all__ = ["DEFAULT_LAW", "Law", "PowerTerm", "power_term", "power_term_gradient"]
 
@@ -85,7 +86,7 @@ class PowerTerm:
     def __str__(self) -> str:
         if self.shift == 0:
             return self.column
-        return f"({self.column}{'-' if self.shift > 0 else '+'}{abs(self.shift):g})"
+        return f"({self.column}{'-' if self.shift > 0 else '+'}{show_number(abs(self.shift))})"
 
     def argument(self, columns: Columns) -> Array:
         """x - s for every row.
@@ -104,7 +105,7 @@ class PowerTerm:
             row = int(np.flatnonzero(~(x > 0))[0])
             raise DataError(
                 f"row {row + 1}: {self} is {x.flat[row]:g} and must be positive; "
-                f"drop such rows with --where '{self.column} > {self.shift:g}'"
+                f"drop such rows with --where '{self.column} > {show_number(self.shift)}'"
             )
         return x
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
+from scalefit.ingest.tidy import show_number
 
 __all__ = ["Objective"]
 
@@ -77,7 +78,7 @@ class Objective:
     def name(self) -> str:
         """The written name, which `parse` reads back."""
         base = "log-" if self.log else ""
-        return f"{base}mse" if self.delta is None else f"{base}huber:{self.delta:g}"
+        return f"{base}mse" if self.delta is None else f"{base}huber:{show_number(self.delta)}"
 
     def transform(self, loss: Array) -> Array:
         """t(loss): the scale in which residuals are taken."""

@@ -26,6 +26,7 @@ exponents = st.floats(0.05, 2.0)
         ("(depth+0.5)", ("depth",), (-0.5,), True),
         ("(tokens-1e+3)+0", ("tokens",), (1000,), False),
         ("depth-2", ("depth",), (2,), True),
+        ("(tokens-123456789)+(depth+0.123456789)", ("tokens", "depth"), (123456789, -0.123456789), True),
     ],
 )
 def test_notation(text: str, columns: tuple[str, ...], shifts: tuple[float, ...], irreducible: bool) -> None:

@@ -8,7 +8,7 @@ import pytest
 from scalefit.errors import OptionError
 from scalefit.objectives import Objective
 
-NAMES = ["log-mse", "mse", "log-huber:0.001", "huber:0.01"]
+NAMES = ["log-mse", "mse", "log-huber:0.001", "huber:0.012345678"]
 
 
 @pytest.mark.parametrize("name", NAMES)
