@@ -232,6 +232,8 @@ def fit(
 
 
 def _require_rows(runs: Runs, n_free: int) -> None:
+    if n_free == 0:
+        raise OptionError("every parameter is fixed, which leaves nothing to fit; free one")
     if len(runs) < n_free + 1:
         raise DataError(
             f"{runs.origin.name}: {n_free} parameters need at least {n_free + 1} rows, {len(runs)} given; "

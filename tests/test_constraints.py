@@ -75,6 +75,11 @@ def test_all_exponents_fixed_leaves_a_linear_problem() -> None:
     assert set(result.verdicts) == {"c_width", "c_depth", "c_tokens", "L0"}
 
 
+def test_nothing_left_to_fit_is_refused(t27: Runs) -> None:
+    with pytest.raises(OptionError, match="every parameter is fixed"):
+        fit(t27, "depth", constraints=Constraints(fixed={"c_depth": 10, "alpha_depth": 1, "L0": 1.7}))
+
+
 def test_lmfit_round_trip() -> None:
     constraints = Constraints.parse(["L0=1.7"], ["alpha_depth=alpha_width"], ["alpha_tokens=0.1:0.5"]).checked(LAW)
     assert from_lmfit(to_lmfit(LAW, constraints), LAW) == constraints

@@ -32,6 +32,14 @@ def test_report_prints_no_digits_of_what_is_not_determined() -> None:
     assert line.split() == ["alpha_depth", "-", "-", "-", "not-determined"]
 
 
+def test_report_of_an_exponent_tied_to_a_fixed_one(t27: sf.Runs) -> None:
+    constraints = sf.Constraints.parse(["alpha_width=1"], ["alpha_depth=alpha_width"])
+    text = sf.describe(sf.fit(t27, constraints=constraints, n_starts=4))
+    for name in ("alpha_width", "alpha_depth"):
+        line = next(line for line in text.splitlines() if line.startswith(name))
+        assert line.split() == [name, "1.000", "-", "-", "fixed"]
+
+
 def test_report_of_a_floor_at_zero() -> None:
     text = sf.describe(sf.fit(sf.load_dataset("gemstones"), objective="log-huber:1e-3"))
     line = next(line for line in text.splitlines() if line.startswith("L0"))

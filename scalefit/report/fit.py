@@ -74,7 +74,7 @@ def _parameter_table(fit: Fit) -> RenderableType:
 
 def _parameter_cells(fit: Fit, name: str) -> tuple[str, str, str, str]:
     value, error = fit.params[name], fit.standard_errors[name]
-    if name in fit.constraints.fixed:
+    if name not in fit.verdicts:
         return number(value), "-", "-", "fixed"
     verdict = fit.verdicts[name]
     if name in fit.limits:
