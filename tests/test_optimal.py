@@ -240,8 +240,9 @@ def test_a_sweep_holds_what_single_budgets_give(chin203_fit):
     for i, budget in enumerate(budgets):
         one = optimal_shape(chin203_fit, budget, draws, space=Space(count=LLAMA))
         for name in ("width", "depth", "tokens", "ratio", "loss"):
-            assert sweep.estimate[name][i] == getattr(one, name)
-            assert (sweep.low[name][i], sweep.high[name][i]) == one.intervals[name]
+            # Newton's method starts elsewhere and ends within its tolerance
+            assert sweep.estimate[name][i] == pytest.approx(getattr(one, name), rel=1e-11)
+            assert (sweep.low[name][i], sweep.high[name][i]) == pytest.approx(one.intervals[name], rel=1e-11)
 
 
 def test_extrapolation_is_named_in_decades(chin203_fit, chin203):
