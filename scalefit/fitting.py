@@ -35,6 +35,8 @@ SAME_PREDICTION = 1e-7
 
 _START_TOLERANCE = 1e-10
 
+_SAME_VALUE = 1e-6
+
 
 class FitStatus(StrEnum):
     """How a fit ended; each member carries its sentence."""
@@ -254,11 +256,19 @@ def _search(problem: Problem, n_starts: int, seed: int) -> tuple[Solution, int, 
         points = solution.state.free
     if not np.isfinite(solution.state.value).any():
         raise FitError("no start gave a finite objective; check the columns' values and the constraints")
-    best = int(np.argmin(np.where(solution.converged, solution.state.value, np.inf)))
-    log_losses = np.log(predict(searched, points))
-    agree = np.abs(log_losses - log_losses[best]).max(axis=1) <= SAME_PREDICTION
+    best = _best(solution)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        log_losses = np.log(predict(searched, points))
+        agree = np.abs(log_losses - log_losses[best]).max(axis=1) <= SAME_PREDICTION
     polished = solve(problem, points[best : best + 1])
     return polished, int(agree.sum()), searched.logs.shape[1]
+
+
+def _best(solution: Solution) -> int:
+    """The start of lowest objective: a solved one, unless one that is not solved got lower than all of them."""
+    value = solution.state.value
+    solved = np.where(solution.converged, value, np.inf)
+    return int(np.argmin(solved if solved.min() <= value.min() * (1 + _SAME_VALUE) else value))
 
 
 def _stages(problem: Problem) -> list[Problem]:
@@ -293,7 +303,7 @@ def _remarks(runs: Runs, certificate: Certificate, estimates: Estimates) -> list
             ScalefitWarning(
                 "starts-disagree",
                 f"{certificate.starts_at_best} of {certificate.starts} random starts ended at the best optimum; "
-                "the others ended in worse ones.",
+                "the others ended in worse ones or short of any.",
                 "The best is reported. Where few agree, run again with --starts 256.",
                 {"starts": certificate.starts, "starts_at_best": certificate.starts_at_best},
             )

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from scalefit.constraints import Constraints
 from scalefit.datasets import load_dataset
+from scalefit.derivatives import State
 from scalefit.errors import DataError, OptionError
-from scalefit.fitting import Fit, FitStatus, fit
+from scalefit.fitting import Fit, FitStatus, _best, fit
 from scalefit.identifiability import Verdict
 from scalefit.laws import Law
 from scalefit.runs import Runs
+from scalefit.solver import Solution
 
 
 def _codes(result: Fit) -> set[str]:
@@ -141,6 +143,22 @@ def test_random_laws_are_recovered_without_noise(
     np.testing.assert_allclose(result.predict(columns), columns["loss"], rtol=1e-9)
     for name in ("alpha_width", "alpha_depth", "alpha_tokens"):
         assert result.params[name] == pytest.approx(params[name], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("values", "converged", "best"),
+    [
+        ([3.0, 2.0, 1.0], [True, True, True], 2),
+        ([3.0, 2.0, 2.0 - 1e-9], [True, True, False], 1),
+        ([3.0, 2.0, 1.0], [True, True, False], 2),
+        ([3.0, 1.0, 2.0], [False, False, False], 1),
+        ([3.0, np.inf, 2.0], [False, True, False], 2),
+    ],
+)
+def test_a_solved_start_is_best_unless_another_got_lower(values: list[float], converged: list[bool], best: int) -> None:
+    nothing = np.zeros((3, 1))
+    state = State(nothing, np.array(values), nothing, nothing[:, :, None], nothing)
+    assert _best(Solution(state, np.array(converged), np.zeros(3, dtype=np.intp))) == best
 
 
 def test_same_seed_same_bytes(chin203: Runs) -> None:
