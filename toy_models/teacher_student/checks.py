@@ -21,6 +21,9 @@ SIDES = ("teacher", "both")
 TARGETS = ("teacher", "flow")
 DEVICES = ("cpu", "cuda")
 
+GRID = ("depths", "widths", "seeds", "teachers", "losses", "integrators", "horizons")
+"""Fields whose values are crossed with each other."""
+
 
 def one_of(what: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
@@ -32,23 +35,48 @@ def positive(what: str, value: float, least: float | None = None) -> None:
         raise OptionError(f"{what} is {value!r} and must be {'positive' if least is None else f'at least {least}'}")
 
 
+def whole(what: str, value: object, least: int) -> None:
+    # 1e3 in JSON is a float: it would train like 1000 under another hash.
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise OptionError(f"{what} is {value!r} and must be a whole number")
+    if value < least:
+        raise OptionError(f"{what} is {value!r} and must be at least {least}")
+
+
 def check(config: SweepConfig) -> None:
     """Raise the first sentence that says what is wrong with a configuration."""
-    for what in ("depths", "widths", "seeds", "teachers", "losses", "integrators", "horizons"):
-        values = getattr(config, what)
-        if len(values) == 0 or len(set(values)) < len(values):
-            raise OptionError(f"{what} is {list(values)!r} and must hold at least one value, each once")
-    for what in ("depths", "widths"):
-        for value in getattr(config, what):
-            positive(what[:-1], value, least=1)
-    for what in ("teacher_depth", "batch", "vocabulary", "hidden_ratio", "evaluations"):
-        positive(what, getattr(config, what), least=1)
-    positive("eval_samples", config.eval_samples, least=2)
-    if config.eval_samples % config.batch:
-        raise OptionError(f"eval_samples is {config.eval_samples} and must be a multiple of the batch, {config.batch}")
-    positive("learning_rate", config.learning_rate)
+    _check_lists(config)
+    _check_numbers(config)
     _check_choices(config)
     _check_combinations(config)
+
+
+def _check_lists(config: SweepConfig) -> None:
+    for what in (*GRID, "temperatures"):
+        values = getattr(config, what)
+        if not isinstance(values, tuple):
+            raise OptionError(f"{what} is {values!r} and must be a list, in Python a tuple")
+        if (not values and what in GRID) or len(set(values)) < len(values):
+            raise OptionError(f"{what} is {list(values)!r} and must hold at least one value, each once")
+
+
+def _check_numbers(config: SweepConfig) -> None:
+    for what, least in (("depths", 1), ("widths", 1), ("seeds", 0)):
+        for value in getattr(config, what):
+            whole(what[:-1], value, least)
+    for what in ("teacher_depth", "batch", "vocabulary", "hidden_ratio", "evaluations"):
+        whole(what, getattr(config, what), 1)
+    for what in ("samples", "hidden_reference", "total_units"):
+        if getattr(config, what) is not None:
+            whole(what, getattr(config, what), 1)
+    whole("steps", config.steps, 0)
+    whole("eval_samples", config.eval_samples, 2)
+    for what in ("eval_samples", "samples"):
+        if (value := getattr(config, what)) is not None and value % config.batch:
+            raise OptionError(f"{what} is {value} and must be a multiple of the batch, {config.batch}")
+    positive("learning_rate", config.learning_rate)
+    if config.depth_factor is not None:
+        positive("depth_factor", config.depth_factor)
 
 
 def _check_choices(config: SweepConfig) -> None:
@@ -78,10 +106,11 @@ def _check_combinations(config: SweepConfig) -> None:
             f"losses are {list(config.losses)} with temperatures {list(config.temperatures)}; "
             "give temperatures exactly when a loss is kl"
         )
-    if config.samples is not None and (config.samples < 1 or config.samples % config.batch):
-        raise OptionError(f"samples is {config.samples} and must be a multiple of the batch, {config.batch}")
-    if config.steps < 0:
-        raise OptionError(f"steps is {config.steps} and must not be negative (0 means untrained students)")
+    lengths = [config.horizon_steps(horizon) for horizon in config.horizons]
+    if len(set(lengths)) < len(lengths):
+        raise OptionError(
+            f"horizons {list(config.horizons)} of {config.steps} steps end at steps {lengths}; each must end elsewhere"
+        )
     if config.total_units is not None:
         for depth in config.depths:
             if config.total_units % depth:

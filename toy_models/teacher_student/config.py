@@ -176,6 +176,10 @@ class SweepConfig:
         """Hidden units of one layer of a student."""
         return self.hidden_ratio * width if self.total_units is None else self.total_units // depth
 
+    def horizon_steps(self, fraction: float) -> int:
+        """Steps of a horizon: the nearest whole number, at least one where there is training."""
+        return max(round(self.steps * fraction), min(self.steps, 1))
+
     def rate(self, depth: int, hidden: int) -> float:
         """Peak learning rate of a student."""
         rate = self.learning_rate
@@ -197,7 +201,7 @@ class SweepConfig:
                 self._groups(seeds, loss),
                 loss,
                 integrator,
-                math.ceil(self.steps * f),
+                self.horizon_steps(f),
             )
             for seeds, width, loss, integrator, f in grid
             for hidden, depths in self._depths_by_hidden(width)
@@ -228,6 +232,8 @@ class SweepConfig:
         OptionError
             A field is unknown or missing, or a value is not allowed.
         """
+        if not isinstance(content, Mapping):
+            raise OptionError(f"configuration is {content!r} and must be a JSON object; compare a preset's JSON")
         known = {item.name for item in fields(cls)}
         if unknown := sorted(set(content) - known):
             raise OptionError(f"configuration field {unknown[0]!r} is unknown; known are {', '.join(sorted(known))}")

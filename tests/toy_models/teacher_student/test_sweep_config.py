@@ -76,6 +76,15 @@ def test_rates_follow_their_law() -> None:
         ({"samples": 1000}, "samples is 1000 and must be a multiple of the batch"),
         ({"eval_samples": 1000}, "eval_samples is 1000 and must be a multiple of the batch"),
         ({"steps": -1}, "steps is -1"),
+        ({"steps": 1e3}, "steps is 1000.0 and must be a whole number"),
+        ({"depths": 4}, "depths is 4 and must be a list"),
+        ({"depths": (1.5, 2)}, "depth is 1.5 and must be a whole number"),
+        ({"seeds": ("a",)}, "seed is 'a' and must be a whole number"),
+        ({"temperatures": None}, "temperatures is None and must be a list"),
+        ({"depth_factor": -2.0}, "depth_factor is -2.0 and must be positive"),
+        ({"hidden_reference": 0}, "hidden_reference is 0 and must be at least 1"),
+        ({"steps": 2, "horizons": (1.0, 0.9)}, r"end at steps \[2, 2\]; each must end elsewhere"),
+        ({"steps": 0, "horizons": (1.0, 0.5)}, r"end at steps \[0, 0\]"),
         ({"total_units": 7}, "total_units is 7 and must be a multiple of depth 2"),
         ({"learning_rate": math.nan}, "learning_rate is nan"),
         ({"target": "flow"}, "target is flow"),
@@ -101,8 +110,19 @@ def test_unknown_kinds_gains_presets_and_fields_are_named() -> None:
         SweepConfig.from_dict({"name": "x", "depths": [1]})
 
 
+def test_a_horizon_is_rounded_to_the_nearest_step() -> None:
+    # 100 * 0.07 is 7.000000000000001.
+    config = replace(PRESETS["smoke"], steps=100, horizons=(1.0, 0.07, 0.001))
+    assert [config.horizon_steps(horizon) for horizon in config.horizons] == [100, 7, 1]
+
+
+def test_json_that_is_no_object_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"configuration is \[1\] and must be a JSON object"):
+        SweepConfig.from_dict([1])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
-    "change", [{"depths": 4}, {"steps": "many"}, {"teachers": [{"sort": "tied"}]}, {"teachers": [1]}]
+    "change", [{"learning_rate": "high"}, {"teachers": 3}, {"teachers": [{"sort": "tied"}]}, {"teachers": [1]}]
 )
 def test_values_of_the_wrong_form_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(OptionError, match="value of the wrong form"):
