@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from scalefit.datasets import read_table
 from scalefit.errors import DataError
+from scalefit.theory.attention import approximated_square
 from scalefit.theory.bounds import BoundComparison, check_measured
-from scalefit.theory.moments import silu_second_moment
+from scalefit.theory.moments import swiglu_increment
 from scalefit.theory.norms import Norm
 
 __all__ = [
@@ -98,9 +99,8 @@ def predicted_start(tables: NormTables, norm: str) -> FloatArray:
     """Return the variance after 0 .. 2L sites that theory expects of an untrained model, (2L + 1,).
 
     Taken from the measurement: the embedding's variance and attention's gain in each block, which depends on
-    how alike the tokens are. Predicted: every norm's second moment, SwiGLU's increment
-    ``hidden std² s² E silu(sqrt(s²) Z)²`` with ``s² = width std² m``, and updates that are independent of
-    the stream.
+    how alike the tokens are. Predicted: every norm's second moment, SwiGLU's increment (`swiglu_increment`
+    of ``width std² m`` with gain ``hidden std²``), and updates that are independent of the stream.
     """
     run = tables.runs.iloc[0]
     law = Norm(norm, lam=run["lam"], kappa=run["kappa"], alpha=run["alpha"])
@@ -114,9 +114,9 @@ def predicted_start(tables: NormTables, norm: str) -> FloatArray:
         v = path[-1]
         m = law.second_moment(block, v)
         path.append(v + (1.0 if law.normalises_output else gain * m))
-        ratio = path[-1] / (v + tables.ratio**2 * constant)
-        s2 = map_gain * law.second_moment(block, path[-1], variance_ratio=ratio)
-        update = run["hidden"] * run["initial_std"] ** 2 * s2 * float(silu_second_moment(s2))
+        ratio = path[-1] / float(approximated_square(v, tables.ratio, constant))
+        m = law.second_moment(block, path[-1], variance_ratio=ratio)
+        update = float(swiglu_increment(map_gain * m, gain=run["hidden"] * run["initial_std"] ** 2))
         path.append(path[-1] + (1.0 if law.normalises_output else update))
     return np.array(path)
 
