@@ -2,7 +2,8 @@
 
 Margins are judged simultaneously over layers: with S independent seeds and n layers the mean margin of a layer
 is compared with z standard errors, z = t_{S-1}(1 - alpha / (2 n)) (Bonferroni with Student's t). Equalities need the
-difference within `EQUALITY_Z` standard errors *and* a standard error below a stated size.
+difference within `EQUALITY_Z` standard errors *and* a standard error below a stated size; they are violated only
+beyond z standard errors, which is further out where few seeds make the standard error itself a guess.
 """
 
 from __future__ import annotations
@@ -208,12 +209,14 @@ def judge_sampled_equality(predicted: float, values: ArrayLike, *, largest_error
     value = np.asarray(values, float)
     error = float(standard_error(value[:, None])[0])
     mean, n_seeds = float(value.mean()), value.size
+    distance = abs(mean - predicted)
     if n_seeds < MIN_SEEDS:
         verdict = Verdict.INCONCLUSIVE
-    elif abs(mean - predicted) > EQUALITY_Z * error:
+    elif distance > max(EQUALITY_Z, simultaneous_z(n_seeds, 1)) * error:
         verdict = Verdict.VIOLATED
     else:
-        verdict = Verdict.HOLDS if error <= largest_error else Verdict.INCONCLUSIVE
+        agrees = distance <= EQUALITY_Z * error and error <= largest_error
+        verdict = Verdict.HOLDS if agrees else Verdict.INCONCLUSIVE
     return Judgement(verdict, float(predicted), mean, error, n_samples=n_seeds)
 
 

@@ -73,6 +73,14 @@ def test_equality_needs_agreement_and_precision():
     assert judge_equality(1.0, np.nan, rtol=1e-6).verdict is Verdict.VIOLATED
 
 
+def test_equality_from_few_seeds_is_violated_only_beyond_their_own_t_quantile():
+    values = np.array([-1.0, 1.0] * 4)  # standard error 0.378
+    error = values.std(ddof=1) / 8**0.5
+    verdicts = {z: judge_sampled_equality(z * error, values, largest_error=1.0).verdict for z in (3, 6, 9)}
+    assert simultaneous_z(8, 1) > 7
+    assert verdicts == {3: Verdict.HOLDS, 6: Verdict.INCONCLUSIVE, 9: Verdict.VIOLATED}
+
+
 def test_worst_of_several():
     assert worst([]) is Verdict.HOLDS
     assert worst([Verdict.HOLDS, Verdict.INCONCLUSIVE]) is Verdict.INCONCLUSIVE
