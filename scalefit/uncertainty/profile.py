@@ -16,9 +16,10 @@ before the quantity's bound, or for as long as anybody cares, is open.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +31,10 @@ from scalefit.errors import OptionError
 from scalefit.fitting import Fit
 from scalefit.solver import solve
 from scalefit.uncertainty.asymptotic import Asymptotic, asymptotic
+from scalefit.uncertainty.held import Held
 from scalefit.uncertainty.samples import check_level
 
-__all__ = ["Profile", "profile"]
+__all__ = ["Profile", "profile", "profile_quantity"]
 
 Array = NDArray[np.float64]
 
@@ -95,61 +97,160 @@ def profile(fit: Fit, name: str, level: float = 0.95, *, theory: Asymptotic | No
     target = fit.constraints.ties.get(name, name)
     if target in fit.constraints.fixed:
         raise OptionError(f"{name} is fixed at {fit.params[name]:g}; there is nothing to profile")
-    curve = _Curve(fit, target, theory or asymptotic(fit, simulations=0))
-    threshold = float(stdtrit(curve.degrees, (1 + level) / 2))
-    low, high = curve.end(-1, threshold), curve.end(1, threshold)
-    curve.fill(low, high)
-    values, z = curve.points()
+    curve = _parameter_curve(fit, target, theory or asymptotic(fit, simulations=0))
     calibration = "F" if fit.objective.delta is None else "sandwich"
-    return Profile(name, fit.params[name], level, (low, high), values, z, calibration)
+    return curve.profile(name, fit.params[name], level, calibration)
 
 
-class _Curve:
-    """Evaluates z, starting each fit from the nearest one made before. Coefficients are moved in their logarithm."""
+def profile_quantity(
+    fit: Fit,
+    quantity: Callable[[Mapping[str, float]], float],
+    level: float = 0.95,
+    *,
+    name: str = "quantity",
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> Profile:
+    """Profile any smooth function of a law's parameters, such as a predicted loss or a best width.
 
-    def __init__(self, fit: Fit, name: str, theory: Asymptotic) -> None:
-        self.fit, self.name = fit, name
-        self.log = name.startswith("c_")
-        self.degrees = theory.degrees["gauss-newton"]
-        i = theory.names.index(name)
-        self.scale = float(theory.likelihood_scale[i])
-        self.estimate = self._inner(fit.params[name])
-        low, high = fit.constraints.bounds.get(name, default_bounds(name))
-        self.bounds = self._inner(low), self._inner(high)
-        self.step = self._first_step(theory)
-        self.known: dict[float, tuple[float, Mapping[str, float]]] = {self.estimate: (0.0, fit.params)}
+    The objective is minimised with the quantity held (sequential quadratic programming), in coordinates in which the
+    fit's curvature is the same in every direction.
 
-    def _inner(self, value: float) -> float:
-        if not self.log:
+    Parameters
+    ----------
+    fit : Fit
+        With a squared objective.
+    quantity : callable
+        From parameters in plain units by name to a number.
+    level : float
+    name : str
+        What to call it.
+    bounds : (float, float)
+        Between which the quantity can lie.
+
+    Raises
+    ------
+    OptionError
+        If the objective is robust, or the quantity does not depend on the parameters.
+
+    Examples
+    --------
+    >>> import scalefit as sf
+    >>> fitted = sf.fit(sf.load_dataset("chinchilla").drop_worst(40))
+    >>> point = {"width": 8192, "depth": 80, "tokens": 1e12}
+    >>> found = profile_quantity(fitted, lambda params: float(fitted.law.predict(point, params)))
+    >>> [round(end, 2) for end in found.interval]
+    [1.95, 1.98]
+    """
+    check_level(level)
+    if fit.objective.delta is not None:
+        raise OptionError(
+            f"a derived quantity is profiled for squared objectives, not {fit.objective.name}; take bootstrap draws"
+        )
+    held = Held.of(fit, quantity)
+    step = held.deviation
+    if not step > 0:
+        raise OptionError(f"{name} does not change with the parameters of the fit; there is nothing to profile")
+    curve = _Curve(held, held.estimate, step, bounds, held.degrees, lambda value: value)
+    return curve.profile(name, held.estimate, level, "F")
+
+
+def _parameter_curve(fit: Fit, name: str, theory: Asymptotic) -> _Curve:
+    """The curve of one parameter; a coefficient moves in its logarithm."""
+    log = name.startswith("c_")
+
+    def inner(value: float) -> float:
+        if not log:
             return value
         return math.log(value) if value > 0 else -math.inf
 
-    def _outer(self, value: float) -> float:
-        return math.exp(value) if self.log else value
+    degrees, scale = theory.degrees["gauss-newton"], float(theory.likelihood_scale[theory.names.index(name)])
 
-    def _first_step(self, theory: Asymptotic) -> float:
-        error = theory.standard_error(self.name)
-        if math.isfinite(error) and error > 0:
-            return error
-        if self.name in self.fit.limits:
-            return abs(self.fit.limits[self.name] - self.estimate) / 1.645
-        return 0.1 * max(abs(self.estimate), 1e-3)
+    def squared(value: float, near: Any) -> tuple[float, Any]:
+        fixed = {name: math.exp(value) if log else value}
+        objective, params = refit_with(fit, fixed, fit.params if near is None else near)
+        if fit.objective.delta is None:
+            return degrees * (objective / fit.objective_value - 1), params
+        return 2 * len(fit.runs) * (objective - fit.objective_value) / scale, params
+
+    low, high = fit.constraints.bounds.get(name, default_bounds(name))
+    estimate = inner(fit.params[name])
+    step = _first_step(fit, name, theory, estimate)
+    outer = math.exp if log else _same
+    return _Curve(squared, estimate, step, (inner(low), inner(high)), degrees, outer)
+
+
+def _same(value: float) -> float:
+    return value
+
+
+def _first_step(fit: Fit, name: str, theory: Asymptotic, estimate: float) -> float:
+    error = theory.standard_error(name)
+    if math.isfinite(error) and error > 0:
+        return error
+    if name in fit.limits:
+        return abs(fit.limits[name] - estimate) / 1.645
+    return 0.1 * max(abs(estimate), 1e-3)
+
+
+class _Curve:
+    """Evaluates z, each time from the nearest point known; lives only inside `profile`.
+
+    Parameters
+    ----------
+    squared : callable
+        From an inner value and what the nearest evaluation returned (None at first) to z^2 and something to go on from.
+    estimate, step : float
+        Inner estimate and a standard error.
+    bounds : (float, float)
+        Inner.
+    degrees : int
+        Of Student's t.
+    outer : callable
+        From inner to outer values.
+    """
+
+    def __init__(
+        self,
+        squared: Callable[[float, Any], tuple[float, Any]],
+        estimate: float,
+        step: float,
+        bounds: tuple[float, float],
+        degrees: int,
+        outer: Callable[[float], float],
+    ) -> None:
+        self.squared, self.estimate, self.step, self.bounds = squared, estimate, step, bounds
+        self.degrees, self.outer = degrees, outer
+        self.known: dict[float, tuple[float, Any]] = {estimate: (0.0, None)}
+
+    def profile(self, name: str, estimate: float, level: float, calibration: str) -> Profile:
+        """Find both ends and draw the curve between them."""
+        threshold = float(stdtrit(self.degrees, (1 + level) / 2))
+        ends = self.end(-1, threshold), self.end(1, threshold)
+        self.fill(ends)
+        values = sorted(self.known)
+        return Profile(
+            name=name,
+            estimate=estimate,
+            level=level,
+            interval=(self._shown(ends[0]), self._shown(ends[1])),
+            values=np.array([self.outer(v) for v in values]),
+            z=np.array([self.known[v][0] for v in values]),
+            calibration=calibration,
+        )
+
+    def _shown(self, end: float) -> float:
+        return self.outer(end) if math.isfinite(end) else end
 
     def z(self, value: float) -> float:
         """Signed root at an inner value."""
         if value not in self.known:
             near = self.known[min(self.known, key=lambda v: abs(v - value))][1]
-            objective, params = refit_with(self.fit, {self.name: self._outer(value)}, near)
-            best = self.fit.objective_value
-            if self.fit.objective.delta is None:
-                squared = self.degrees * (objective / best - 1)
-            else:
-                squared = 2 * len(self.fit.runs) * (objective - best) / self.scale
-            self.known[value] = math.copysign(math.sqrt(max(squared, 0.0)), value - self.estimate), params
+            squared, state = self.squared(value, near)
+            self.known[value] = math.copysign(math.sqrt(max(squared, 0.0)), value - self.estimate), state
         return self.known[value][0]
 
     def end(self, side: int, threshold: float) -> float:
-        """The value at which |z| meets the threshold, in outer units; infinite if it never does."""
+        """The inner value at which |z| meets the threshold; infinite if it never does."""
         bound = self.bounds[0] if side < 0 else self.bounds[1]
         inner, outer = self.estimate, self.estimate + side * threshold * self.step
         while True:
@@ -157,7 +258,7 @@ class _Curve:
             if outer == self.estimate:
                 return side * math.inf
             if abs(self.z(outer)) >= threshold:
-                return self._outer(self._between(inner, outer, threshold))
+                return self._between(inner, outer, threshold)
             if outer == bound or abs(outer - self.estimate) >= FARTHEST * self.step:
                 return side * math.inf
             inner, outer = outer, self.estimate + 1.7 * (outer - self.estimate)
@@ -177,20 +278,14 @@ class _Curve:
             outer, f_outer = value, f
         return outer
 
-    def fill(self, low: float, high: float) -> None:
+    def fill(self, ends: tuple[float, float]) -> None:
         """Add points across the interval; an open side is drawn three standard errors far."""
-        ends = [
-            self._inner(v) if math.isfinite(v) else self.estimate + s * 3 * self.step for v, s in ((low, -1), (high, 1))
-        ]
         for share in GRID:
-            value = self.estimate + abs(share) * ((ends[0] if share < 0 else ends[1]) - self.estimate)
+            end = ends[0] if share < 0 else ends[1]
+            end = end if math.isfinite(end) else self.estimate + 3 * self.step * math.copysign(1, share)
+            value = float(self.estimate + abs(share) * (end - self.estimate))
             if self.bounds[0] < value < self.bounds[1]:
-                self.z(float(value))
-
-    def points(self) -> tuple[Array, Array]:
-        """The curve so far, in outer units."""
-        values = sorted(self.known)
-        return np.array([self._outer(v) for v in values]), np.array([self.known[v][0] for v in values])
+                self.z(value)
 
 
 def refit_with(fit: Fit, fixed: Mapping[str, float], near: Mapping[str, float]) -> tuple[float, Mapping[str, float]]:

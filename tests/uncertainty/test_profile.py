@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from conftest import t27_columns
 from scipy import stats
+from scipy.optimize import least_squares
 
 from scalefit.constraints import Constraints
 from scalefit.datasets import load_dataset
 from scalefit.errors import OptionError
 from scalefit.fitting import fit
 from scalefit.runs import Runs
-from scalefit.uncertainty.profile import profile
+from scalefit.uncertainty.profile import profile, profile_quantity
 
 
 def test_chinchilla(chin203_fit):
@@ -111,3 +112,54 @@ def test_what_cannot_be_profiled_is_refused(chin203):
         profile(fitted, "L0")
     with pytest.raises(OptionError, match="no parameter 'alpha_flops'"):
         profile(fitted, "alpha_flops")
+
+
+def test_a_parameter_as_a_quantity_is_the_parameter(chin203_fit):
+    """Two unrelated minimisations, one with our solver and one with SciPy's, meet."""
+    for name in ("alpha_depth", "L0"):
+        as_quantity = profile_quantity(chin203_fit, lambda params, name=name: params[name])
+        assert as_quantity.estimate == pytest.approx(chin203_fit.params[name], rel=1e-12)
+        assert as_quantity.interval == pytest.approx(profile(chin203_fit, name).interval, rel=1e-4)
+
+
+def test_a_predicted_loss_and_a_best_ratio(chin203_fit):
+    point = {"width": 8192, "depth": 80, "tokens": 1e12}
+    loss = profile_quantity(chin203_fit, lambda params: float(chin203_fit.law.predict(point, params)))
+    assert loss.interval[0] < float(chin203_fit.predict(point)) < loss.interval[1]
+
+    def ratio(params, budget=1e10, k=12):
+        """Width over depth at the optimum of c_m m^-a + c_l l^-b with k m^2 l = budget, in closed form."""
+        a, b = params["alpha_width"], params["alpha_depth"]
+        exponent = a + 2 * b
+        width = (a * params["c_width"] / (2 * b * params["c_depth"]) * (budget / k) ** b) ** (1 / exponent)
+        return math.log(width / (budget / k / width**2))
+
+    found = profile_quantity(chin203_fit, ratio)
+    assert math.exp(found.estimate) == pytest.approx(81.8, abs=0.1)  # published
+    runs, centre = chin203_fit.runs, {n: np.log(chin203_fit.runs[n]).mean() for n in ("depth", "tokens")}
+    low = math.exp(found.interval[0])
+    width, depth = (1e10 / 12 * low) ** (1 / 3), (1e10 / 12 / low**2) ** (1 / 3)
+
+    def residuals(x):
+        """ln-residuals of the law whose width coefficient makes (width, depth) the optimum."""
+        size_depth, size_tokens, irreducible, a, b, g = x
+        c_depth, c_tokens = np.exp(size_depth + b * centre["depth"]), np.exp(size_tokens + g * centre["tokens"])
+        c_width = 2 * b * c_depth * depth**-b / (a * width**-a)
+        loss = c_width * runs["width"] ** -a + c_depth * runs["depth"] ** -b + c_tokens * runs["tokens"] ** -g
+        return np.log(loss + irreducible) - np.log(runs["loss"])
+
+    p = chin203_fit.params
+    start = [
+        *(np.log(p[f"c_{n}"]) - p[f"alpha_{n}"] * centre[n] for n in centre),
+        *(p[n] for n in ("L0", "alpha_width", "alpha_depth", "alpha_tokens")),
+    ]
+    held = 2 * least_squares(residuals, start, xtol=1e-12, ftol=1e-12, gtol=1e-12).cost / 203
+    z = math.sqrt(196 * (held / chin203_fit.objective_value - 1))
+    assert z == pytest.approx(stats.t.ppf(0.975, 196), abs=1e-3)
+
+
+def test_quantities_that_cannot_be_profiled_are_refused(chin203, chin203_fit):
+    with pytest.raises(OptionError, match="does not change"):
+        profile_quantity(chin203_fit, lambda _: 1.0)
+    with pytest.raises(OptionError, match="squared objectives"):
+        profile_quantity(fit(chin203, objective="log-huber:1e-2"), lambda params: params["L0"])

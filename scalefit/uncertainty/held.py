@@ -1,0 +1,120 @@
+"""The least objective with a function of the parameters held at a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from scalefit.derivatives import evaluate, gauss_newton
+from scalefit.fitting import Fit
+from scalefit.uncertainty.refits import Refits
+
+__all__ = ["Held"]
+
+Array = NDArray[np.float64]
+
+DIFFERENCE = 1e-4
+"""Step of central differences, in standard errors."""
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Minimises z^2 = (n - p) (F / F_min - 1) over zeta with g(theta) = v, where theta = point + spread @ zeta.
+
+    `spread` is an inverse root of the Gauss-Newton matrix, so that z^2 is |zeta|^2 to second order: a problem in which
+    sequential quadratic programming arrives in a few steps.
+
+    Attributes
+    ----------
+    refits : Refits
+    quantity : callable
+        g, of the parameters in plain units by name.
+    spread : (P, P) float array
+    value : float
+        F_min.
+    degrees : int
+    """
+
+    refits: Refits
+    quantity: Callable[[Mapping[str, float]], float]
+    spread: Array
+    value: float
+    degrees: int
+
+    @classmethod
+    def of(cls, fit: Fit, quantity: Callable[[Mapping[str, float]], float]) -> Held:
+        """Prepare a fit with a squared objective."""
+        refits = Refits.of(fit)
+        problem = refits.centred.problem
+        degrees = len(fit.runs) - len(refits.point)
+        matrix = gauss_newton(problem, refits.point[None])[0]
+        scale = 1 / np.sqrt(np.diag(matrix))
+        values, vectors = np.linalg.eigh(matrix * scale * scale[:, None])
+        root = (vectors / np.sqrt(np.maximum(values, 1e-14))) * scale[:, None]
+        # F is about F_min + d' M d / 2, so that z^2 is |zeta|^2 when M = 2 F_min / (n - p) at unit zeta.
+        return cls(refits, quantity, root * np.sqrt(2 * fit.objective_value / degrees), fit.objective_value, degrees)
+
+    @property
+    def estimate(self) -> float:
+        """g at the fit."""
+        return self._quantity(np.zeros(len(self.spread)))
+
+    @property
+    def deviation(self) -> float:
+        """Standard error of g by the delta method."""
+        return float(np.linalg.norm(self._slope(np.zeros(len(self.spread)))))
+
+    def __call__(self, value: float, near: Any) -> tuple[float, Array]:
+        """z^2 with g held at a value, and zeta there; `near` is a zeta to start from, or None."""
+        start = np.zeros(len(self.spread)) if near is None else near
+        slope = self._slope(start)
+        start = start + (value - self._quantity(start)) * slope / (slope @ slope)
+        unit = float(np.linalg.norm(slope))
+        problem, point = self.refits.centred.problem, self.refits.point
+        lower, upper = problem.lower - point, problem.upper - point
+        rows = [
+            sign * self.spread[j] for sign, ends in ((1, lower), (-1, upper)) for j in np.flatnonzero(np.isfinite(ends))
+        ]
+        ends = [sign * e[j] for sign, e in ((1, lower), (-1, upper)) for j in np.flatnonzero(np.isfinite(e))]
+        matrix, limits = np.array(rows).reshape(-1, len(point)), np.array(ends)
+        found = minimize(
+            self._squared,
+            start,
+            jac=True,
+            method="SLSQP",
+            constraints=[
+                {
+                    "type": "eq",
+                    "fun": lambda zeta: (self._quantity(zeta) - value) / unit,
+                    "jac": lambda zeta: self._slope(zeta) / unit,
+                },
+                {"type": "ineq", "fun": lambda zeta: matrix @ zeta - limits, "jac": lambda _: matrix},
+            ],
+            options={"ftol": 1e-8, "maxiter": 100},
+        )
+        return float(found.fun), found.x
+
+    def _squared(self, zeta: Array) -> tuple[float, Array]:
+        state = evaluate(self.refits.centred.problem, self._free(zeta)[None])
+        factor = self.degrees / self.value
+        if not np.isfinite(state.value[0]):
+            return 1e10, np.zeros_like(zeta)
+        return factor * float(state.value[0] - self.value), factor * state.gradient[0] @ self.spread
+
+    def _free(self, zeta: Array) -> Array:
+        """Free parameters, kept inside the bounds, which trial points may cross by a little."""
+        problem, point = self.refits.centred.problem, self.refits.point
+        margin = 1e-9 * np.abs(point)
+        return np.clip(point + self.spread @ zeta, problem.lower + margin, problem.upper - margin)
+
+    def _quantity(self, zeta: Array) -> float:
+        return float(self.quantity(self.refits.centred.plain(self._free(zeta))))
+
+    def _slope(self, zeta: Array) -> Array:
+        ahead, behind = ([self._quantity(zeta + sign * DIFFERENCE * e) for e in np.eye(len(zeta))] for sign in (1, -1))
+        return (np.array(ahead) - np.array(behind)) / (2 * DIFFERENCE)
