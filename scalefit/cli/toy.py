@@ -43,7 +43,8 @@ def toy(
 
     A preset trains into a folder, where it goes on if it was interrupted; `resume` does so without the
     preset's name. `fit` gives exponents of a folder, a results.csv or a shipped table, `plot` draws them;
-    neither needs torch. Ends with status 3 where an exponent is not converged, 130 when interrupted.
+    neither needs torch. `fit` ends with status 3 where an exponent is not converged, training with 130 when
+    it was interrupted.
     """
     if action == "list":
         _list_presets(as_json)
@@ -57,7 +58,7 @@ def toy(
         )
     else:
         target = _run(action, folder, output, device, workers)
-        _summary(target, level, as_json)
+        _summary(target, level, allow_unannealed, as_json)
 
 
 def _needed(action: str, folder: str | None) -> str:
@@ -92,7 +93,10 @@ def _config(action: str, folder: str | None, device: str | None) -> SweepConfig:
     if action == "resume":
         from toy_models.teacher_student.sweep import load_config
 
-        return load_config(_needed(action, folder))
+        config = load_config(_needed(action, folder))
+        if device not in (None, config.device):
+            raise OptionError(f"{folder} was begun with device {config.device}; start again elsewhere to use {device}")
+        return config
     if action.endswith(".json"):
         path = Path(action)
         if not path.is_file():
@@ -148,12 +152,12 @@ def _longest(found: Sequence[DepthExponent]) -> list[DepthExponent]:
     return list({item.label: item for item in reversed(found)}.values())
 
 
-def _summary(folder: Path, level: float, as_json: bool) -> None:
+def _summary(folder: Path, level: float, allow_unannealed: bool, as_json: bool) -> None:
     """Print the exponents of a finished sweep, or why there are none."""
     from scalefit.errors import DataError
 
     try:
-        _answer(_exponents(str(folder), level, allow_unannealed=False), as_json)
+        _answer(_exponents(str(folder), level, allow_unannealed), as_json)
     except DataError as reason:
         sys.stderr.write(f"no exponents: {reason}\n")
         if as_json:

@@ -86,6 +86,9 @@ def run_pack(folder: str, content: dict[str, Any], index: int, checkpoint_steps:
     config = SweepConfig.from_dict(content)
     pack = config.packs()[index]
     files = PackFiles(Path(folder), pack)
+    if stop_requested():
+        # Packs that still wait when a run is stopped: building a trainer takes seconds.
+        return files.is_done
     # One thread a process; denormal numbers, which a converging Adam is full of, cost a hundredfold.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
+
 from scalefit.errors import OptionError
 from scalefit.execute import ProcessExecutor, SerialExecutor, open_executor
 from toy_models.teacher_student.config import Pack, SweepConfig
@@ -124,6 +126,8 @@ def run_sweep(
     """
     if checkpoint_steps is not None and checkpoint_steps < 1:
         raise OptionError(f"checkpoint_steps is {checkpoint_steps} and must be at least 1")
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise OptionError("device is cuda and torch finds no CUDA device; use cpu, or a CUDA build of torch on a GPU")
     folder, start = Path(folder), time.monotonic()
     _claim(config, folder)
     with _held(folder):

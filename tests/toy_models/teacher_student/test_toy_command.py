@@ -75,6 +75,23 @@ def test_a_configuration_file_is_trained_and_fitted(run: Run, tmp_path: Path) ->
     assert run("resume", tmp_path / "run", "--workers", "0", "--json")[1] == out
 
 
+def test_losses_that_were_not_annealed_need_a_yes_in_training_as_in_fit(run: Run, tmp_path: Path) -> None:
+    config = replace(TINY, schedule="constant", horizons=(1.0,))
+    (tmp_path / "mine.json").write_text(json.dumps(config.to_dict()))
+    arguments = (tmp_path / "mine.json", "-o", tmp_path / "run", "--workers", "0", "--json")
+    _, out, err = run(*arguments)
+    assert json.loads(out) == {}
+    assert "pass --allow-unannealed" in err
+    assert json.loads(run(*arguments, "--allow-unannealed")[1]).keys() == {"tied", "independent"}
+
+
+def test_a_sweep_is_resumed_on_the_device_it_was_begun_on(run: Run, folder: Path) -> None:
+    status, _, err = run("resume", folder, "--device", "cuda")
+    assert status == 2
+    assert "was begun with device cpu" in err
+    assert run("resume", folder, "--device", "cpu", "--workers", "0")[0] == 0
+
+
 def test_fit_prints_the_promised_keys_and_the_status_of_convergence(run: Run, folder: Path) -> None:
     status, out, _ = run("fit", folder, "--json")
     document = json.loads(out)

@@ -17,7 +17,9 @@ import pytest
 import torch
 
 from scalefit.errors import OptionError
+from scalefit.execute import SerialExecutor
 from toy_models.teacher_student.config import SweepConfig
+from toy_models.teacher_student.packrun import run_pack
 from toy_models.teacher_student.rows import TIMES
 from toy_models.teacher_student.sweep import Progress, load_config, run_sweep
 
@@ -188,3 +190,22 @@ def test_a_damaged_configuration_is_named(tmp_path: Path) -> None:
 def test_checkpoint_steps_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="checkpoint_steps is 0"):
         run_sweep(TINY, tmp_path / "run", workers=0, checkpoint_steps=0)
+
+
+def test_cuda_without_a_device_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(OptionError, match="torch finds no CUDA device"):
+        run_sweep(replace(TINY, device="cuda"), tmp_path / "run", workers=0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_pack_that_waits_when_a_run_stops_is_not_begun(tmp_path: Path) -> None:
+    with SerialExecutor() as executor:
+        executor.request_stop()
+        job = executor.submit(run_pack, str(tmp_path), TINY.to_dict(), 0, None)
+    assert job.result() is False
+    assert not list(tmp_path.iterdir())
+    with SerialExecutor():  # Entering forgets the stop, which belongs to this process.
+        pass
