@@ -6,10 +6,12 @@ The Gauss-Newton covariance of the free parameters is, for the squared penalty,
 
 and for the Huber penalty its M-estimator form (Huber 1981, section 7.6)
 
-    cov = [sum_i w_i psi_i^2 / (n - p)] / [mean_i w_i psi'_i]^2  (J' W J)^-1,                      (2)
+    cov = K^2 [sum_i w_i psi_i^2 / (n - p)] / m^2  (J' W J)^-1,    K = 1 + (p / n) (1 - s) / s,      (2)
 
-with J the derivatives of the residuals by the p free parameters that are not at a bound. Equation (1) is the case
-psi = r, psi' = 1 of equation (2).
+with J the derivatives of the residuals by the p free parameters that are not at a bound, m the mean of w psi' and
+s the share of rows in the quadratic zone, m = s. Where that zone is narrow few rows but those the law passes
+through lie in it, so that s is counted within h = max(delta, a density's bandwidth) and m = s delta / h, as for the
+median. Equation (1) is the case psi = r, s = m = 1 of equation (2).
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ __all__ = ["Estimates", "estimate"]
 Array = NDArray[np.float64]
 
 Z95_ONE_SIDED = 1.644854
+
+NORMAL_MEDIAN = 0.6745
+"""Median size of a standard normal number."""
 
 VANISHED = 1e-8
 """A term smaller than this share of the smallest loss, at its column's geometric mean, has vanished."""
@@ -80,8 +85,7 @@ def estimate(centred: CentredLaw, state: State, runs: Runs) -> Estimates:
         weighted *= np.sqrt(problem.weights)[:, None]
     held = _held(centred, state, float(runs["loss"].min()))
     null, condition = null_parameters(weighted[:, ~held], tuple(np.flatnonzero(~held)))
-    scores, curvature = _scores(problem, predict(problem, state.free)[0])
-    variance = float(scores @ scores) / (len(runs) - int((~held).sum())) / curvature**2
+    scores, variance = _scores(problem, predict(problem, state.free)[0], int((~held).sum()))
     covariance_free = _inverse(weighted, ~held) * variance
     reporting = centred.reporting_jacobian(free)
     with np.errstate(invalid="ignore"):
@@ -125,22 +129,38 @@ def _held(centred: CentredLaw, state: State, smallest_loss: float) -> NDArray[np
     problem, free, gradient = centred.problem, state.free[0], state.gradient[0]
     at_lower = (free <= problem.lower) & (gradient >= 0)
     at_upper = (free >= problem.upper) & (gradient <= 0)
-    centred_size = np.array([name.startswith("c_") for name in centred.free_names])
-    vanished = centred_size & (problem.lower == 0) & (free < VANISHED * smallest_loss)
+    sizes = _sizes(centred, free)
+    vanished = np.zeros(len(free), dtype=np.bool_)
+    vanished[: len(sizes)] = (problem.lower[: len(sizes)] == 0) & (sizes < VANISHED * smallest_loss)
     held: NDArray[np.bool_] = at_lower | at_upper | vanished
     return held
 
 
-def _scores(problem: Problem, predicted: Array) -> tuple[Array, float]:
-    """sqrt(w) psi of each row and the mean of w psi', both for a penalty that is r^2 / 2 near zero."""
+def _scores(problem: Problem, predicted: Array, n_free: int) -> tuple[Array, float]:
+    """sqrt(w) psi of each row for a penalty that is r^2 / 2 near zero, and the factor of equation (2)."""
     objective = problem.objective
     residuals = objective.transform(predicted) - problem.target
-    halved = 2.0 if objective.delta is None else 1.0
-    scores = objective.score(residuals) / halved
-    curvature = np.broadcast_to(objective.curvature(residuals) / halved, scores.shape)
-    if problem.weights is not None:
-        scores, curvature = scores * np.sqrt(problem.weights), curvature * problem.weights
-    return scores, max(float(curvature.mean()), 1.0 / len(scores))
+    n = len(residuals)
+    weights = np.ones(n) if problem.weights is None else problem.weights
+    scores = objective.score(residuals) * np.sqrt(weights)
+    if objective.delta is None:
+        scores /= 2.0
+        return scores, float(scores @ scores) / (n - n_free)
+    sizes = np.abs(residuals)
+    zone = max(objective.delta, _bandwidth(sizes, n_free))
+    share = max(float(np.mean(weights * (sizes <= zone))), 1.0 / n)
+    slope = share * objective.delta / zone
+    correction = 1.0 + n_free / n * max(0.0, 1.0 - share) / share
+    return scores, float(scores @ scores) / (n - n_free) * (correction / slope) ** 2
+
+
+def _bandwidth(sizes: Array, n_free: int) -> float:
+    """Half width of a window for the residuals' density at zero (Silverman 1986, section 3.4, uniform kernel).
+
+    The law passes through about `n_free` rows whatever the noise; the scale is the median size of the others.
+    """
+    scale = float(np.median(np.partition(sizes, n_free)[n_free:])) / NORMAL_MEDIAN
+    return 1.84 * scale * float(len(sizes)) ** -0.2
 
 
 def _inverse(weighted: Array, inside: NDArray[np.bool_]) -> Array:
@@ -180,13 +200,30 @@ def _limits(
     return limits
 
 
+def _free_terms(centred: CentredLaw) -> list[int]:
+    """Which term each free coefficient belongs to; coefficients are the first of the free parameters."""
+    names = [term.coefficient for term in centred.law.terms]
+    return [names.index(name) for name in centred.free_names if name in names]
+
+
+def _sizes(centred: CentredLaw, free: Array) -> Array:
+    """Size of each term with a free coefficient at its column's geometric mean, nats per token."""
+    terms = _free_terms(centred)
+    alphas = centred.problem.all_parameters(free[None])[0, len(centred.law.terms) + 1 :]
+    sizes: Array = free[: len(terms)] * np.exp(-(alphas * centred.problem.mean_logs)[terms])
+    return sizes
+
+
 def _relative_sizes(centred: CentredLaw, free: Array, covariance_free: Array) -> dict[str, float]:
-    """Standard error over size of each free coefficient C_k of the centred law."""
+    """Standard error of the logarithm of each of `_sizes`; infinite for a term of size zero."""
+    problem = centred.problem
     relative = {}
-    for j, name in enumerate(centred.free_names):
-        if name.startswith("c_"):
-            error = float(np.sqrt(covariance_free[j, j]))
-            relative[name] = error / float(free[j]) if free[j] > 0 else float("inf")
+    for j, k in enumerate(_free_terms(centred)):
+        relative[centred.free_names[j]] = float("inf")
+        if free[j] != 0:
+            gradient = -problem.mean_logs[k] * problem.expand[len(problem.logs) + 1 + k]
+            gradient[j] = 1.0 / free[j]
+            relative[centred.free_names[j]] = float(np.sqrt(max(0.0, gradient @ covariance_free @ gradient)))
     return relative
 
 

@@ -176,6 +176,28 @@ def test_standard_errors_are_the_scatter_of_estimates() -> None:
     assert np.sqrt(np.mean(np.square(scores))) == pytest.approx(1.0, abs=4 / np.sqrt(2 * 200) + 0.03)
 
 
+@pytest.mark.parametrize("delta", [1e-1, 1e-3, 1e-5, 1e-7])
+def test_standard_errors_of_robust_fits_do_not_shrink_with_the_quadratic_zone(delta: float) -> None:
+    """60 noisy tables, as above; without the density's bandwidth the ratio is 43 at 1e-5."""
+    scores = []
+    for seed in range(60):
+        columns = {name: np.repeat(values, 3) for name, values in t27_columns().items()}
+        columns["loss"] *= np.exp(0.003 * np.random.default_rng(seed).standard_normal(81))
+        result = fit(Runs.from_columns(columns), objective=f"log-huber:{delta}", n_starts=2)
+        scores.append((result.params["alpha_tokens"] - 0.3) / result.standard_errors["alpha_tokens"])
+    assert 0.6 < np.sqrt(np.mean(np.square(scores))) < 1.0 + 4 / np.sqrt(2 * 60)
+
+
+@pytest.mark.parametrize("bound", ["c_width=0:1e6", "c_tokens=:1e9", "c_depth=0:"])
+def test_bounds_that_do_not_bind_change_nothing(chin203: Runs, chin203_fit: Fit, bound: str) -> None:
+    bounded = fit(chin203, constraints=Constraints.parse(bound=[bound]))
+    assert bounded.verdicts == chin203_fit.verdicts
+    assert bounded.status is FitStatus.CONVERGED
+    for name, error in chin203_fit.standard_errors.items():
+        assert bounded.params[name] == pytest.approx(chin203_fit.params[name], rel=1e-6)
+        assert bounded.standard_errors[name] == pytest.approx(error, rel=1e-6)
+
+
 def test_gemstones_know_their_runs_and_the_floor_at_zero() -> None:
     result = fit(load_dataset("gemstones"), objective="log-huber:1e-3")
     assert (len(result.runs), result.runs.n_runs) == (220, 22)
