@@ -148,13 +148,13 @@ def _seed_mean(values: FloatArray) -> FloatArray:
 
 
 def _assumptions(bhyt: BlockStatistics, lns: BlockStatistics, ratio: float) -> tuple[Assumption, ...]:
-    """Measure each assumption: the first block at which it is broken beyond noise, or that it holds."""
+    """Measure each assumption: the first block at which it is broken, that it holds, or that noise hides it."""
     block, depth = bhyt.block, int(bhyt.block[-1])
     tolerance = 1 / (ratio**2 * depth)
     bound = bhyt.variance_ratio * ratio**2
     slack = ROUNDING * np.abs(lns.gain)
     listed = [
-        ("output", "m of BHyT is at most q a^2 (gain 1, lambda as stated)", bound - bhyt.second_moment, block),
+        ("output", "m of BHyT is at most q a^2 (gain 1, lambda as stated)", 1 - bhyt.second_moment / bound, block),
         ("lns-output", "m of LNS is 1/l or more (to 1 %, for its epsilon)", lns.second_moment - 0.99 / block, block),
         ("start", "v_1 of BHyT is not larger", (lns.variance - bhyt.variance)[..., :1], block[:1]),
         ("gain", "gains V/m of BHyT are not larger", lns.gain - bhyt.gain + slack, block),
@@ -171,13 +171,14 @@ def _assumptions(bhyt: BlockStatistics, lns: BlockStatistics, ratio: float) -> t
 
 
 def _measured(name: str, text: str, margin: FloatArray, block: NDArray[np.int64]) -> Assumption:
-    """Call an assumption broken where its margin is below zero, for a sample by more than its noise."""
+    """Call an assumption broken where its margin is below zero and held where it is not, for samples beyond noise."""
+    noise = np.zeros(margin.shape[-1])
     if margin.ndim == 2:
         if len(margin) < MIN_SEEDS:
             return Assumption(name, text, None)
         noise = simultaneous_z(*margin.shape) * standard_error(margin)
-        margin = margin.mean(axis=0) + noise
-    broken = margin < -ROUNDING
-    if not broken.any():
-        return Assumption(name, text, True)
-    return Assumption(name, text, False, int(block[np.argmax(broken)]))
+        margin = margin.mean(axis=0)
+    broken = margin + noise < -ROUNDING
+    if broken.any():
+        return Assumption(name, text, False, int(block[np.argmax(broken)]))
+    return Assumption(name, text, True if (margin - noise >= -ROUNDING).all() else None)

@@ -187,6 +187,12 @@ def test_broken_assumptions_are_named(changes, ratio, broken):
     assert not comparison.assumptions_hold
 
 
+def test_output_is_judged_relative_to_its_bound():
+    small = 1e-4
+    comparison = check_measured(measured(np.full(16, 1.05 * small**2)), measured(1 / SITES), ratio=small)
+    assert [a.name for a in comparison.assumptions if a.holds is False] == ["output"]
+
+
 def test_violation_names_block_and_condition_its_first():
     bhyt = measured(np.full(16, 0.3))
     comparison = check_measured(bhyt, measured(1 / SITES), ratio=0.56)
@@ -236,6 +242,9 @@ def test_sampled_assumptions_are_judged_beyond_their_noise():
     comparison = compare(*pair, ratio=0.1)
     assert comparison.variances.n_samples == 16
     assert comparison.assumptions_hold  # rho of LNS is negative in half the seeds, by noise
+    # noise shows no sign: not broken, and not held either; both streams share it, so their order is exact
+    held = {a.name: a.holds for a in comparison.assumptions}
+    assert held == dict.fromkeys(held, True) | {"alignment-sign": None}
     few = compare(
         *(
             BlockStatistics(s.block, s.variance[:3], s.second_moment[:3], s.increment_variance[:3], s.alignment[:3])
