@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from scalefit.theory.checks import TheoremCheck
@@ -17,8 +18,9 @@ def describe_results(check: TheoremCheck, results: Sequence[CheckResult]) -> str
     lines = [f"{check.name}: {check.claim}"]
     for result in results:
         found = result.judgement
-        # exact arithmetic has no error; a single seed has none that can be known
-        error = "exact" if found.n_samples == 0 else f"{found.standard_error:.2g}"
+        # exact arithmetic has no error; a single seed and a largest value have none that can be known
+        known = "-" if math.isnan(found.standard_error) else f"{found.standard_error:.2g}"
+        error = "exact" if found.n_samples == 0 else known
         layer = "" if found.layer is None else str(found.layer)
         numbers = f"{found.predicted:>11.6g} {found.estimated:>11.6g} {error:>10} {layer:>6}"
         lines.append(f"{found.verdict:<13}{numbers}  {result.claim}")

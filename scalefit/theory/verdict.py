@@ -24,6 +24,7 @@ __all__ = [
     "Judgement",
     "Verdict",
     "judge_equality",
+    "judge_every_sample",
     "judge_margin",
     "judge_sampled_equality",
     "judge_sampled_margin",
@@ -54,7 +55,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Assumption:
-    """One assumption of a claim: `holds` is None where it was not measured (too few seeds)."""
+    """One assumption of a claim: `holds` is None where the samples do not decide it (noise or too few seeds)."""
 
     name: str
     text: str
@@ -63,7 +64,7 @@ class Assumption:
 
     def __str__(self) -> str:
         where = "" if self.layer is None else f" (first at layer {self.layer})"
-        state = {None: "not measured", True: "holds", False: "broken"}[self.holds]
+        state = {None: "undecided", True: "holds", False: "broken"}[self.holds]
         return f"{self.name}: {self.text}: {state}{where}"
 
 
@@ -78,7 +79,7 @@ class Judgement:
         The claimed and the found number; for margins, the claimed limit and the found value at the layer of least
         evidence.
     standard_error : float
-        Of estimated - predicted; 0 for exact arithmetic, NaN where too few seeds were drawn to have one.
+        Of estimated - predicted; 0 for exact arithmetic, NaN where there is none: one seed, or a largest value.
     layer : int or None
         First layer that violates the claim, else the first that leaves it undecided.
     n_samples : int
@@ -194,6 +195,22 @@ def judge_sampled_margin(limits: ArrayLike, values: ArrayLike, layers: ArrayLike
     layer = None if verdict is Verdict.HOLDS else int(np.asarray(layers)[at])
     found = (float(limit[:, at].mean()), float(value[:, at].mean()), float(error[at]))
     return Judgement(verdict, *found, layer=layer, n_samples=n_seeds)
+
+
+def judge_every_sample(limit: float, largest: ArrayLike) -> Judgement:
+    """Judge the claim that everything drawn stays below `limit`: one sample that does not refutes it.
+
+    Parameters
+    ----------
+    largest : (n_seeds,) array
+        Largest value that each independent seed drew.
+    """
+    value = np.asarray(largest, float)
+    if not (value < limit).all():
+        verdict = Verdict.VIOLATED
+    else:
+        verdict = Verdict.HOLDS if value.size >= MIN_SEEDS else Verdict.INCONCLUSIVE
+    return Judgement(verdict, float(limit), float(value.max()), float("nan"), n_samples=value.size)
 
 
 def judge_sampled_equality(predicted: float, values: ArrayLike, *, largest_error: float) -> Judgement:

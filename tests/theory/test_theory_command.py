@@ -111,7 +111,8 @@ def test_check_holds(name):
 
 def test_simulations_are_inconclusive_from_few_seeds():
     few = Sampling(n_seeds=3)
-    for name in ("input-laws", "token-bound", "heavy-tails", "transformer-blocks", "swiglu-simulation"):
+    names = ("input-laws", "token-bound", "jacobian", "heavy-tails", "transformer-blocks", "swiglu-simulation")
+    for name in names:
         assert {r.verdict for r in find_check(name).run(few)} == {Verdict.INCONCLUSIVE}
 
 

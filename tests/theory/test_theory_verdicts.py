@@ -9,6 +9,7 @@ from scalefit.theory.verdict import (
     Assumption,
     CheckResult,
     judge_equality,
+    judge_every_sample,
     judge_margin,
     judge_sampled_equality,
     judge_sampled_margin,
@@ -79,6 +80,16 @@ def test_equality_from_few_seeds_is_violated_only_beyond_their_own_t_quantile():
     verdicts = {z: judge_sampled_equality(z * error, values, largest_error=1.0).verdict for z in (3, 6, 9)}
     assert simultaneous_z(8, 1) > 7
     assert verdicts == {3: Verdict.HOLDS, 6: Verdict.INCONCLUSIVE, 9: Verdict.VIOLATED}
+
+
+def test_one_sample_refutes_what_is_claimed_of_every_one():
+    largest = np.full(20, 0.5)
+    assert judge_every_sample(1.0, largest).verdict is Verdict.HOLDS
+    assert judge_every_sample(1.0, largest[:7]).verdict is Verdict.INCONCLUSIVE
+    largest[3] = 1.0  # the mean is far below the limit
+    found = judge_every_sample(1.0, largest)
+    assert (found.verdict, found.estimated) == (Verdict.VIOLATED, 1.0)
+    assert judge_every_sample(1.0, [0.5] * 9 + [np.nan]).verdict is Verdict.VIOLATED
 
 
 def test_worst_of_several():
