@@ -51,8 +51,9 @@ def norm_path(
 ) -> BlockStatistics:
     """Return the stream of `depth` one-sublayer blocks under a norm, by recursion (1) with V_l = gain m_l.
 
-    `mean` is abs(mu) / s of the embedding; the mean itself stays constant because the weights have mean zero. Peri-LN's
-    increments are 1 whatever the gain.
+    `mean` is abs(mu) / s of the embedding. The aligned part of an update, rho sqrt(V / v) x, scales the mean mu with
+    the stream; the rest leaves it alone, since its weights have mean zero. Peri-LN's increments are 1 whatever the
+    gain.
     """
     validate_depth(depth)
     if not (start > 0 and gain > 0 and abs(alignment) <= 1):
@@ -67,6 +68,7 @@ def norm_path(
         moments[block - 1] = norm.second_moment(block, v, mu)
         increments[block - 1] = V = 1.0 if norm.normalises_output else gain * moments[block - 1]
         variance.append(float(v + V + 2 * alignment * np.sqrt(v * V)))
+        mu *= 1 + alignment * np.sqrt(V / v)
     return BlockStatistics(
         block=np.arange(1, depth + 1),
         variance=np.array(variance),

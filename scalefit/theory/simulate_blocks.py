@@ -48,6 +48,11 @@ class BlockSetting:
 
     def __post_init__(self) -> None:
         validate_depth(self.depth)
+        if min(self.heads, self.kv_heads, self.hidden) < 1:
+            raise OptionError(
+                f"heads is {self.heads}, kv_heads {self.kv_heads}, hidden {self.hidden}; each must be at least 1"
+            )
+        self.embedding  # noqa: B018 - validates width, tokens, start and law
         if self.width % self.heads or self.heads % self.kv_heads:
             raise OptionError(
                 f"width {self.width}, heads {self.heads} and kv_heads {self.kv_heads} do not divide: "
