@@ -25,15 +25,12 @@ class InputLaw:
     name : str
     distribution : scipy.stats frozen distribution
         Law of an ordinary entry.
-    has_variance : bool
-        Whether the entry has a variance (then it is 1).
     outlier : float
         Size of one extra entry a token, in units of sqrt(width); 0 for none.
     """
 
     name: str
     distribution: Any
-    has_variance: bool = True
     outlier: float = 0.0
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
@@ -44,7 +41,10 @@ class InputLaw:
         return entries
 
     def tanh_second_moment(self, scale: float) -> float:
-        """Return E tanh^2(scale X) by adaptive quadrature (an independent route to `moments.tanh_second_moment`)."""
+        """Return E tanh^2(scale X) of an ordinary entry X, by adaptive quadrature.
+
+        An independent route to `moments.tanh_second_moment`.
+        """
 
         def weighted(x: float) -> float:
             return float(np.tanh(scale * x) ** 2 * self.distribution.pdf(x))
@@ -75,7 +75,7 @@ INPUT_LAWS = {
         InputLaw("normal", stats.norm()),
         InputLaw("laplace", stats.laplace(scale=1 / np.sqrt(2))),
         InputLaw("student-t3", stats.t(3, scale=1 / np.sqrt(3))),
-        InputLaw("cauchy", stats.cauchy(), has_variance=False),
+        InputLaw("cauchy", stats.cauchy()),
         InputLaw("one-outlier", stats.norm(), outlier=1.0),
     )
 }

@@ -104,6 +104,11 @@ def first_variance_violation(
     deepest : int
         Depth at which the search ends with None.
     """
+    if not moment > 0 or not min(start) > 0 or not max(abs(rho) for rho in alignment) <= 1:
+        raise OptionError(
+            f"moment is {moment}, start {start}, alignment {alignment}: moment and starts must be positive, "
+            "alignments in [-1, 1]"
+        )
     depth = min(64, deepest)
     while True:
         increments = np.stack([np.full(depth, moment), 1 / np.arange(1, depth + 1)])

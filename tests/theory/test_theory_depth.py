@@ -273,6 +273,8 @@ def test_different_sites_are_refused():
         (lambda: critical_ratio(0, Criterion.VARIANCE), "depth is 0"),
         (lambda: depth_limit(float("nan"), Criterion.VARIANCE), "nan"),
         (lambda: second_site_tolerance(1, 0, 4), "kappa 0"),
+        (lambda: first_variance_violation(float("nan")), "moment is nan"),
+        (lambda: first_variance_violation(0.1, alignment=(2.0, 0.0)), "alignment"),
         (lambda: closed_form(Norm("dyt"), 4), "Dynamic Tanh"),
         (lambda: condition_holds(0.0, 4), "ratio"),
         (lambda: curse_of_depth_path(0.0, 0), "depth is 0"),
