@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from scalefit.errors import OptionError
 from toy_models.transformer.build import NormConfig, block_norms
-from toy_models.transformer.norms import RMSNorm
-from toy_models.transformer.second_site import ApproximateBoundedTanh, AttentionMaps
+from toy_models.transformer.norms import Norm, RMSNorm
+from toy_models.transformer.second_site import AttentionMaps
 
 __all__ = ["KeyValueCache", "ModelConfig", "Transformer"]
 
@@ -192,14 +192,17 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def init_weights(self, seed: int) -> None:
-        """Draw every matrix from N(0, initial_std²) on the CPU, so that every device starts alike."""
+        """Draw every matrix from N(0, initial_std²) on the CPU, so that every device starts alike; reset the norms.
+
+        Nothing of the old state is left: it also starts a model that came out of ``to_empty()``.
+        """
         rng = torch.Generator().manual_seed(seed)
         for weight in self.parameters():
             if weight.ndim == 2:
                 weight.copy_(torch.randn(weight.shape, generator=rng) * self.config.initial_std)
         for module in self.modules():
-            if isinstance(module, ApproximateBoundedTanh):
-                module.refresh()
+            if isinstance(module, Norm):
+                module.reset_parameters()
 
     def rotary(self, start: int, stop: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return cosine and sine of each position's angles, (T, head size / 2)."""
@@ -211,6 +214,10 @@ class Transformer(nn.Module):
     def forward(self, tokens: Tensor, cache: KeyValueCache | None = None) -> Tensor:
         """Return logits, (batch, T, vocabulary), of the next token after each of ``tokens``, (batch, T)."""
         start = 0 if cache is None else cache.length
+        if start and tokens.shape[1] > 1:
+            raise OptionError(
+                f"{tokens.shape[1]} tokens follow {start} in the cache; after the prompt it takes one at a time"
+            )
         stop = start + tokens.shape[1]
         if stop > self.config.sequence_length:
             raise OptionError(

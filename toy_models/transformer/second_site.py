@@ -94,6 +94,12 @@ class ApproximateBoundedTanh(BoundedTanh):
         """Put c of the current weights into the buffer."""
         self.attention_variance.copy_(self.current_variance())
 
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Set gain and lam to their starting values, and c to that of the weights as they are now."""
+        super().reset_parameters()
+        self.refresh()
+
     def freeze(self) -> None:
         """Keep the present c for good: the weights no longer tell it once a gain is folded into them."""
         self.refresh()

@@ -7,6 +7,7 @@ import torch
 
 from scalefit.errors import OptionError
 from toy_models.transformer import NORMS, ModelConfig, NormConfig, Transformer
+from toy_models.transformer.model import KeyValueCache
 
 SMALL = ModelConfig(width=32, depth=3, hidden=48, vocabulary=64, sequence_length=24)
 
@@ -51,6 +52,34 @@ def test_generation_with_a_cache_is_generation_without(name: str, device: str) -
         for _ in range(10):
             slow = torch.cat([slow, model(slow)[:, -1:].argmax(dim=-1)], dim=1)
     assert torch.equal(model.generate(prompt, 10), slow)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_weights_drawn_after_to_empty_are_those_of_a_new_model(name: str) -> None:
+    built = model_of(name).eval()
+    with torch.device("meta"):
+        model = model_of(name)
+    model.to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.fill_(torch.nan)  # whatever memory held
+    model.init_weights(1)
+    for module in model.modules():
+        module.training = False  # without the switch, which would refresh the second site's constant
+    tokens = torch.arange(20)[None]
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens), built(tokens), rtol=0, atol=0)
+
+
+def test_a_second_prompt_into_the_cache_gets_a_sentence() -> None:
+    model, cache = Transformer(SMALL, seed=0).eval(), KeyValueCache(SMALL)
+    tokens = torch.arange(12)[None]
+    with torch.no_grad():
+        whole = model(tokens)
+        model(tokens[:, :5], cache)
+        torch.testing.assert_close(model(tokens[:, 5:6], cache), whole[:, 5:6], rtol=0, atol=1e-5)
+        with pytest.raises(OptionError, match="3 tokens follow 6 in the cache"):
+            model(tokens[:, 6:9], cache)
 
 
 def test_no_token_sees_a_later_one() -> None:
