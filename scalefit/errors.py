@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 __all__ = ["DataError", "FitError", "MissingExtraError", "OptionError", "ScalefitError", "ScalefitWarning"]
@@ -66,7 +65,7 @@ class ScalefitWarning:
     code: str
     message: str
     action: str
-    numbers: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    numbers: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message} {self.action}".rstrip()
