@@ -24,7 +24,7 @@ def read_delimited(source: Source, options: ReadOptions) -> Grid:
     """Read delimited text of any layout that `recognise` knows."""
     text, warnings = decode(source)
     dialect = recognise(text, source.name, options)
-    grid = grid_of_records(_split(text, dialect.delimiter), source.name, dialect)
+    grid = grid_of_records(_split(text, dialect.delimiter, source.name), source.name, dialect)
     return replace(grid, warnings=warnings)
 
 
@@ -73,32 +73,51 @@ def _after_header(
     rows: list[list[str]] = []
     lines: list[int] = []
     header: list[str] = []
-    try:
-        for i, (line, record) in enumerate(records):
-            if dialect.header is not None and i <= dialect.header:
-                header = record
-            elif any(record) and not record[0].startswith("# "):
-                rows.append(record)
-                lines.append(line)
-    except csv.Error as error:
-        raise DataError(f"{name} cannot be split into cells: {error}; mend the quotes of that line") from None
+    for i, (line, record) in enumerate(records):
+        if dialect.header is not None and i <= dialect.header:
+            header = record
+        elif any(record) and not record[0].startswith("# "):
+            rows.append(record)
+            lines.append(line)
     if not rows:
         raise DataError(f"{name} has a header and no rows; export the runs again")
     return header, rows, lines
 
 
-def _split(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line on which each record starts, and its stripped cells."""
+def _split(text: str, delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line on which each record starts, and its stripped cells.
+
+    A quote that is never closed would swallow the lines after it, so a record of several lines must be
+    quoted without fault.
+    """
+    lines = io.StringIO(text, newline="")
     if delimiter == " ":
-        for i, line in enumerate(text.splitlines()):
+        for i, line in enumerate(lines):
             yield i + 1, line.split()
         return
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    taken: list[str] = []
+    reader = csv.reader(_remembered(lines, taken), delimiter=delimiter, skipinitialspace=True)
     before = 0
     shared: dict[str, str] = {}
-    for record in reader:
-        yield before + 1, [shared.setdefault(cell, cell) for cell in map(str.strip, record)]
-        before = reader.line_num
+    try:
+        for record in reader:
+            if len(taken) > 1:
+                list(csv.reader(taken, delimiter=delimiter, skipinitialspace=True, strict=True))
+            taken.clear()
+            yield before + 1, [shared.setdefault(cell, cell) for cell in map(str.strip, record)]
+            before = reader.line_num
+    except csv.Error as error:
+        raise DataError(
+            f"line {before + 1} of {name} cannot be split into cells ({error}); mend its quotes: one is opened "
+            "and not closed, or stands inside a cell"
+        ) from None
+
+
+def _remembered(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
+    """Pass lines on, and keep them in `taken` too."""
+    for line in lines:
+        taken.append(line)
+        yield line
 
 
 def _fit_to_header(
