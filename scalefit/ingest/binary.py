@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scalefit.errors import DataError, MissingExtraError
 from scalefit.ingest.delimited import grid_of_records
 from scalefit.ingest.dialect import layout
-from scalefit.ingest.grid import Grid, cells_of, simple_places
+from scalefit.ingest.grid import MAX_EXACT, Grid, cells_of, simple_places
 from scalefit.ingest.options import ReadOptions
 from scalefit.ingest.source import Source
 from scalefit.ingest.table import Dropped
@@ -44,7 +44,8 @@ def frame_grid(name: str, form: str, names: list[str], arrays: list[NDArray[Any]
     for array in arrays:
         if array.ndim != 1:
             raise DataError(f"{name}: a column has {array.ndim} dimensions and must have one; give one entry a row")
-        if array.dtype.kind in "iuf":
+        is_integer = array.dtype.kind in "iu"
+        if array.dtype.kind == "f" or (is_integer and not ((array > MAX_EXACT) | (array < -MAX_EXACT)).any()):
             columns.append(array.astype(np.float64))
         else:
             columns.append(cells_of([None if _is_missing(value) else value for value in array.tolist()]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +53,7 @@ def find_roles(grid: Grid, options: ReadOptions) -> Roles:
         If two columns share a name, several may be the width, depth, tokens or loss, or none is the loss.
     """
     grid = _without_idle_columns(grid)
-    _refuse_duplicates(grid)
+    grid.refuse_duplicates()
     definitions = dict(options.columns)
     if options.loss is not None:
         if "loss" in definitions:
@@ -93,16 +92,6 @@ def _without_idle_columns(grid: Grid) -> Grid:
     grid = grid.without(counters, "row counter")
     empty = {i for i, c in enumerate(grid.columns) if not grid.own and c.dtype == object and not c.any()}
     return grid.without(empty, "empty")
-
-
-def _refuse_duplicates(grid: Grid) -> None:
-    for name, count in Counter(grid.names).items():
-        if count > 1:
-            at = [str(i + 1) for i, other in enumerate(grid.names) if other == name]
-            times = "twice" if count == 2 else f"{count} times"
-            raise DataError(
-                f"{grid.name}: column {name} appears {times} (columns {', '.join(at)}); rename or remove one"
-            )
 
 
 def _column_named(name: str, grid: Grid) -> str:

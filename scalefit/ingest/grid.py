@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.errors import ScalefitWarning
+from scalefit.errors import DataError, ScalefitWarning
 from scalefit.ingest.table import Dropped, Places, frozen
 
-__all__ = ["Grid", "cells_of", "simple_places"]
+__all__ = ["MAX_EXACT", "Grid", "cells_of", "simple_places"]
+
+MAX_EXACT = 2**53
+"""Up to here a double holds every integer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +66,16 @@ class Grid:
         """Return a column by its name."""
         return self.columns[self.names.index(name)]
 
+    def refuse_duplicates(self) -> None:
+        """Raise `DataError` if two columns share a name; nameless ones may."""
+        for name, count in Counter(self.names).items():
+            if name and count > 1:
+                at = [str(i + 1) for i, other in enumerate(self.names) if other == name]
+                times = "twice" if count == 2 else f"{count} times"
+                raise DataError(
+                    f"{self.name}: column {name} appears {times} (columns {', '.join(at)}); rename or remove one"
+                )
+
     def keep(self, mask: NDArray[np.bool_], reasons: Sequence[str]) -> Grid:
         """Return the rows where the mask is true; the others are dropped, each with its reason."""
         if mask.all():
@@ -93,16 +107,14 @@ def simple_places(name: str, n: int, first_line: int = 2) -> Places:
 
 
 def cells_of(values: Sequence[Any]) -> NDArray[Any]:
-    """Return Python values as a column: float64 when all are numbers or None, otherwise text."""
-    if all(v is None or (isinstance(v, (int, float)) and not isinstance(v, bool)) for v in values):
-        return np.array([_double(v) for v in values], dtype=np.float64)
+    """Return Python values as a column: float64 when all are numbers it holds or None, otherwise text."""
+    if all(v is None or isinstance(v, float) or _is_exact(v) for v in values):
+        return np.array([np.nan if v is None else float(v) for v in values])
     cells = np.empty(len(values), dtype=object)
     cells[:] = ["" if v is None else str(v).strip() for v in values]
     return cells
 
 
-def _double(value: float | None) -> float:
-    try:
-        return float("nan") if value is None else float(value)
-    except OverflowError:
-        return float("inf")
+def _is_exact(value: object) -> bool:
+    """Whether a value is an integer that a double holds; identifiers of runs may be longer."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_EXACT

@@ -14,9 +14,9 @@ from scalefit.ingest.names import normal_name
 from scalefit.ingest.numbers import MISSING, looks_numeric
 from scalefit.ingest.table import Dropped
 
-__all__ = ["SHAPERS", "drop_unfinished", "recognise_tracker"]
+__all__ = ["CHART_SEPARATOR", "SHAPERS", "drop_unfinished", "recognise_tracker", "shape_as"]
 
-_SEPARATOR = " - "
+CHART_SEPARATOR = " - "
 """Between run and metric in the column names of a W&B chart."""
 _ENVELOPE = ("__MIN", "__MAX")
 _FINISHED = frozenset(["finished", "completed", "complete", "succeeded", "success", "done"])
@@ -42,7 +42,7 @@ def recognise_tracker(grid: Grid) -> str:
 
 
 def _chart_columns(grid: Grid) -> list[int]:
-    return [i for i, name in enumerate(grid.names) if _SEPARATOR in name and not name.endswith(_ENVELOPE)]
+    return [i for i, name in enumerate(grid.names) if CHART_SEPARATOR in name and not name.endswith(_ENVELOPE)]
 
 
 def _unenveloped(grid: Grid) -> int:
@@ -52,12 +52,13 @@ def _unenveloped(grid: Grid) -> int:
 
 def _chart(grid: Grid) -> Grid:
     """Bring a W&B chart export, one column a run and metric, into one row a point; blank cells are no points."""
-    chart = [grid.names[i].rpartition(_SEPARATOR) for i in _chart_columns(grid)]
+    grid.refuse_duplicates()
+    chart = [grid.names[i].rpartition(CHART_SEPARATOR) for i in _chart_columns(grid)]
     if not chart:
         raise DataError(f"{grid.name} is no W&B chart export: no column is named 'run - metric'")
     runs = tuple(dict.fromkeys(run for run, _, _ in chart))
     metrics = tuple(dict.fromkeys(metric for _, _, metric in chart))
-    others = [i for i in range(len(grid.names)) if _SEPARATOR not in grid.names[i]]
+    others = [i for i in range(len(grid.names)) if CHART_SEPARATOR not in grid.names[i]]
     parts = [_points(grid, run, metrics) for run in runs]
     index = np.concatenate([points for points, _ in parts])
     labels = np.repeat(np.array(runs, dtype=object), [len(points) for points, _ in parts])
@@ -77,7 +78,7 @@ def _chart(grid: Grid) -> Grid:
 def _points(grid: Grid, run: str, metrics: tuple[str, ...]) -> tuple[NDArray[np.int64], list[NDArray[np.object_]]]:
     """Return the rows in which a run has a value of some metric, and these values."""
     empty = np.full(len(grid), "", dtype=object)
-    names = [f"{run}{_SEPARATOR}{metric}" for metric in metrics]
+    names = [f"{run}{CHART_SEPARATOR}{metric}" for metric in metrics]
     columns = [grid.column(name) if name in grid.names else empty for name in names]
     points = np.flatnonzero(np.logical_or.reduce([_filled(column) for column in columns]))
     return points, [column[points] for column in columns]
