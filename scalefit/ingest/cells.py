@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,10 @@ from scalefit.ingest.numbers import MISSING, Locale, gather, looks_numeric, pars
 from scalefit.ingest.options import ReadOptions
 from scalefit.ingest.table import FloatArray
 
-__all__ = ["Parsed", "parse_grid"]
+__all__ = ["Parsed", "parse_grid", "unreadable_warning"]
+
+_PLAIN_COUNT = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
+"""Whole numbers in their one plain form, below 2^53."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +55,8 @@ def parse_grid(grid: Grid, options: ReadOptions, wanted: set[str], labels: set[s
     wanted : set of str
         Columns that will be used as numbers.
     labels : set of str
-        Columns that name things; numbers only when every filled cell is one.
+        Columns that name things; numbers only when every filled cell is a whole number in its one plain form,
+        so that two labels are never the same number ("1" and "01", "10m" and "10M").
 
     Raises
     ------
@@ -59,12 +64,10 @@ def parse_grid(grid: Grid, options: ReadOptions, wanted: set[str], labels: set[s
         If the decimal mark cannot be told.
     """
     text_columns = {n: c for n, c in zip(grid.names, grid.columns, strict=True) if c.dtype == object}
-    # an own file writes labels first and a numbered run among the numbers
-    worded = set(grid.names[:1]) & labels if grid.own else set()
     numeric = {
         n: c
         for n, c in text_columns.items()
-        if n not in worded and (n in wanted or _are_numbers(c, 1.0 if n in labels else 0.5))
+        if n in wanted or (_numbers_in_labels(grid, n, c) if n in labels else _are_numbers(c, 0.5))
     }
     locale = _locale(grid, options, numeric)
     parsed = Parsed({}, {}, {}, {}, locale)
@@ -85,8 +88,20 @@ def parse_grid(grid: Grid, options: ReadOptions, wanted: set[str], labels: set[s
 
 def _are_numbers(column: NDArray[np.object_], share: float) -> bool:
     """Whether this share of the distinct filled cells (or more) has the form of numbers."""
-    distinct = [cell for cell in dict.fromkeys(column.tolist()) if cell.lower() not in MISSING]
+    distinct = _distinct(column)
     return bool(distinct) and sum(map(looks_numeric, distinct)) >= share * len(distinct)
+
+
+def _numbers_in_labels(grid: Grid, name: str, column: NDArray[np.object_]) -> bool:
+    if grid.own:  # it writes labels of text first and a numbered run among the numbers
+        return name != grid.names[0] and _are_numbers(column, 1.0)
+    distinct = _distinct(column)
+    return bool(distinct) and all(map(_PLAIN_COUNT.fullmatch, distinct))
+
+
+def _distinct(column: NDArray[np.object_]) -> list[str]:
+    """Return the distinct cells that are not missing."""
+    return [cell for cell in dict.fromkeys(column.tolist()) if cell.lower() not in MISSING]
 
 
 def _locale(grid: Grid, options: ReadOptions, numeric: dict[str, NDArray[np.object_]]) -> Locale:

@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from scalefit.errors import DataError
 from scalefit.ingest.dialect import Dialect, recognise
 from scalefit.ingest.grid import Grid, simple_places
+from scalefit.ingest.names import role_candidates
 from scalefit.ingest.numbers import MISSING, looks_numeric
 from scalefit.ingest.options import ReadOptions
 from scalefit.ingest.table import Dropped
+from scalefit.ingest.trackers import CHART_SEPARATOR
 
 __all__ = ["read_fast"]
 
@@ -39,34 +41,37 @@ class _Scan:
 
     sha256: str
     size: int
-    lines: int
+    newlines: int | None
     delimiters: int
     is_simple: bool
 
 
 def read_fast(path: Path, options: ReadOptions) -> tuple[Grid, str] | None:
     """Return the grid and the hash of a large clean file, or None when the exact reader must look at it."""
-    dialect = _simple_dialect(path, options)
-    if dialect is None:
+    found = _simple_dialect(path, options)
+    if found is None:
         return None
+    dialect, returns = found
     names = dialect.names
     # The pass over the bytes releases the interpreter lock: it runs beside the parser.
     with ThreadPoolExecutor(max_workers=1) as pool:
-        pending = pool.submit(_scan, path, dialect.delimiter.encode())
-        columns = _parse(path, dialect.delimiter, len(names))
+        pending = pool.submit(_scan, path, dialect.delimiter.encode(), returns)
+        columns = _parse(path, dialect.delimiter, len(names), _labels(names, options))
         scan = pending.result()
     if columns is None or not scan.is_simple or scan.size != path.stat().st_size:
         return None
-    n = scan.lines - 1
+    n = len(columns[0])
     # With no cell missing, so many delimiters mean the same number of cells on every line.
-    if len(columns[0]) != n or scan.delimiters != (len(names) - 1) * scan.lines:
+    if scan.delimiters != (len(names) - 1) * (n + 1) or scan.newlines not in {None, n, n + 1}:
         return None
     grid = Grid(path.name, "csv", names, columns, simple_places(path.name, n), Dropped.none(path.name))
     return grid, scan.sha256
 
 
-def _simple_dialect(path: Path, options: ReadOptions) -> Dialect | None:
-    if options.names or options.decimal == "," or not path.is_file() or path.stat().st_size < FAST_FROM:
+def _simple_dialect(path: Path, options: ReadOptions) -> tuple[Dialect, bool] | None:
+    """Return the layout and whether lines end with a carriage return, of a file that may be simple."""
+    other_marks = options.decimal == "," or options.thousands == "."
+    if options.names or other_marks or not path.is_file() or path.stat().st_size < FAST_FROM:
         return None
     with path.open("rb") as file:
         head = file.read(_HEAD)
@@ -77,28 +82,41 @@ def _simple_dialect(path: Path, options: ReadOptions) -> Dialect | None:
     except DataError:
         return None
     simple = dialect.header == 0 and dialect.own is None and dialect.delimiter in {",", "\t", "|"}
-    return dialect if simple and len(set(dialect.names)) == len(dialect.names) > 1 else None
+    simple = simple and not any(CHART_SEPARATOR in name for name in dialect.names)
+    simple = simple and len(set(dialect.names)) == len(dialect.names) > 1
+    return (dialect, b"\r" in head) if simple else None
 
 
-def _scan(path: Path, delimiter: bytes) -> _Scan:
-    """Hash a file and count what decides whether it is regular."""
+def _labels(names: tuple[str, ...], options: ReadOptions) -> set[int]:
+    """Return the columns whose cells are labels, to be taken as they are written: "01" is not "1"."""
+    named = options.columns.get("run")
+    return {*role_candidates(names, "run"), *(i for i, name in enumerate(names) if name == named)}
+
+
+def _scan(path: Path, delimiter: bytes, returns: bool) -> _Scan:
+    """Hash a file and count what decides whether it is regular.
+
+    Where lines end with line feeds alone the parser's rows are the lines; else line feeds are counted, so
+    that a carriage return by itself is noticed.
+    """
     digest, buffer = hashlib.sha256(), bytearray(_CHUNK)
     chunk = memoryview(buffer)
     size = newlines = delimiters = 0
-    is_simple, last = True, b"\n"
+    unwanted = (b'"', b"\0") if returns else (b'"', b"\0", b"\r")
+    is_simple = True
     with path.open("rb", buffering=0) as file:
         while length := file.readinto(chunk):
             part = chunk[:length]
             digest.update(part)
             codes = np.frombuffer(part, dtype=np.uint8)
-            newlines += int(np.count_nonzero(codes == ord("\n")))
             delimiters += int(np.count_nonzero(codes == delimiter[0]))
-            is_simple = is_simple and buffer.find(b'"', 0, length) < 0 and buffer.find(b"\0", 0, length) < 0
-            size, last = size + length, bytes(part[-1:])
-    return _Scan(digest.hexdigest(), size, newlines + (last != b"\n"), delimiters, is_simple)
+            newlines += int(np.count_nonzero(codes == ord("\n"))) if returns else 0
+            is_simple = is_simple and all(buffer.find(mark, 0, length) < 0 for mark in unwanted)
+            size += length
+    return _Scan(digest.hexdigest(), size, newlines if returns else None, delimiters, is_simple)
 
 
-def _parse(path: Path, delimiter: str, width: int) -> tuple[NDArray[Any], ...] | None:
+def _parse(path: Path, delimiter: str, width: int, labels: set[int]) -> tuple[NDArray[Any], ...] | None:
     """Parse with pandas, from the path, since only then does it use more than one core."""
     import pandas as pd
 
@@ -113,19 +131,19 @@ def _parse(path: Path, delimiter: str, width: int) -> tuple[NDArray[Any], ...] |
                 skiprows=1,
                 names=list(range(width)),
                 index_col=False,
-                keep_default_na=False,
-                na_values=[""],
+                dtype=dict.fromkeys(labels, str),
+                na_filter=False,
                 skip_blank_lines=False,
                 **exact,
             )
     except (ValueError, OverflowError, Warning):
         return None
-    columns = [_column(frame[j].to_numpy()) for j in range(width)]
+    columns = [_column(frame[j].to_numpy(), j in labels) for j in range(width)]
     found = tuple(column for column in columns if column is not None)
     return found if len(found) == width else None
 
 
-def _column(values: NDArray[Any]) -> NDArray[Any] | None:
+def _column(values: NDArray[Any], is_label: bool) -> NDArray[Any] | None:
     """Return numbers as float64 and text as it is; None for what only the exact reader may judge."""
     if values.dtype.kind in "iu":
         return values.astype(np.float64)
@@ -134,4 +152,6 @@ def _column(values: NDArray[Any]) -> NDArray[Any] | None:
     if values.dtype != object or not all(isinstance(value, str) for value in values):
         return None
     cells = np.array([value.strip() for value in values], dtype=object)
-    return None if any(looks_numeric(cell) or cell.lower() in MISSING for cell in set(cells.tolist())) else cells
+    distinct = set(cells.tolist())
+    unclear = "" in distinct if is_label else any(looks_numeric(c) or c.lower() in MISSING for c in distinct)
+    return None if unclear else cells

@@ -1,0 +1,86 @@
+"""Files in which rows, runs or digits could be lost without a word: kept whole, or refused by line."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import scalefit.ingest.fast as fast
+from scalefit.errors import DataError, ScalefitWarning
+from scalefit.ingest import ReadOptions
+from scalefit.runs import Runs
+
+HEADER = "run,width,depth,tokens,loss\n"
+
+
+def rows(n, quote=""):
+    cells = [f"{quote}r{i}{quote},{512 * (i + 1)},8,{10**9 * (i + 1)},{3.5 - i / 10}" for i in range(n)]
+    return "\n".join(cells) + "\n"
+
+
+@pytest.mark.parametrize("after", [rows(8), rows(8, '"'), ""])
+def test_an_open_quote_never_swallows_rows(write, after):
+    path = write(HEADER + rows(3) + '"x,512,8,1e9,3.3\n' + after + "y,512,8,1e9,3.1\n")
+    with pytest.raises(DataError, match=r"line 5 of runs\.csv cannot be split into cells .*; mend its quotes"):
+        Runs.from_csv(path)
+
+
+def test_two_runs_of_one_name_in_a_chart_are_refused(write):
+    path = write("Step,big - val/loss,big - val/loss\n1,3.5,3.6\n2,3.4,3.45\n")
+    with pytest.raises(DataError, match=r"column big - val/loss appears twice \(columns 2, 3\)"):
+        Runs.from_csv(path)
+
+
+LABELS = [
+    ("1", "01", "1.0"),
+    ("10m", "10M", "10000000"),
+    ("1e3", "1000", "1K"),
+    ("1234567890123456701", "1234567890123456702", "1234567890123456703"),
+]
+
+
+@pytest.mark.parametrize("fast_from", [0, 1 << 40])
+@pytest.mark.parametrize("labels", LABELS)
+def test_labels_that_look_like_numbers_stay_apart(write, monkeypatch, labels, fast_from):
+    monkeypatch.setattr(fast, "FAST_FROM", fast_from)
+    runs = Runs.from_csv(write("run_id,width,loss\n" + "".join(f"{x},512,3.5\n" * 2 for x in labels)))
+    assert runs.run_ids.tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_long_identifiers_in_typed_formats_stay_apart(write):
+    ids = [2**60, 2**60 + 1]
+    assert Runs.from_columns({"run": np.array(ids), "loss": [3.5, 3.4]}).n_runs == 2
+    document = json.dumps([{"run": i, "flops": 10**21, "loss": 3.5} for i in ids])
+    runs = Runs.from_csv(write(document, "runs.json"))
+    assert (runs.n_runs, runs["flops"].tolist()) == (2, [1e21, 1e21])
+
+
+def test_plain_counts_are_runs_by_number(write):
+    assert Runs.from_csv(write("run,loss\n1,3.5\n2,3.4\n1,3.3\n"))["run"].tolist() == [1, 2, 1]
+
+
+FAST_FILES = {
+    "chart": ("Step,w1-d1 - val/loss,w2-d2 - val/loss\n1,3.5,3.6\n2,3.4,3.45\n", {}),
+    "thousands": ("width\tdepth\ttokens\tloss\n512\t8\t1.000\t3\n1024\t8\t2.000\t3\n", {"thousands": "."}),
+    "labels": ("run,width,loss\nr1,512,3.5\nr 2,1024,3.2\n", {}),
+    "returns": ("width,loss\r\n512,3.5\r\n1024,3.2\r\n", {}),
+    "lone return": ("width,loss\r\n512,3.5\r1024,3.2\r\n", {}),
+}
+
+
+@pytest.mark.parametrize("name", FAST_FILES)
+def test_fast_reading_changes_nothing(write, monkeypatch, name):
+    text, options = FAST_FILES[name]
+    path = write(text)
+    exact = Runs.from_csv(path, options=ReadOptions(**options))
+    monkeypatch.setattr(fast, "FAST_FROM", 0)
+    quick = Runs.from_csv(path, options=ReadOptions(**options))
+    assert (quick.columns, quick.origin) == (exact.columns, exact.origin)
+    assert np.array_equal(quick.run_ids, exact.run_ids)
+    assert all(np.array_equal(quick[column], exact[column]) for column in exact.columns)
+
+
+def test_warnings_travel_between_processes():
+    warning = ScalefitWarning("code", "message.", "action.")
+    assert pickle.loads(pickle.dumps(warning)) == warning
