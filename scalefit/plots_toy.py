@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from scalefit.depth_exponents import DepthExponent
+from scalefit.depth_exponents import DepthExponent, by_condition, longest_horizons, total_units
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,16 +32,22 @@ def sweep_figures(table: pd.DataFrame, found: Sequence[DepthExponent]) -> dict[s
     table : DataFrame
         Results as `scalefit.depth_exponents.read_sweep` gives them.
     found : sequence of DepthExponent
-        Their exponents.
+        Their exponents; none at a fixed total number of hidden units.
     """
-    figures = {"loss_depth": plot_loss_against_depth(table, found), "paths": plot_paths(table)}
+    figures = {"paths": plot_paths(table)}
+    if total_units(table) is not None:
+        return {**figures, "total_units": plot_total_units(table)}
+    figures["loss_depth"] = plot_loss_against_depth(table, found)
     if table["horizon"].nunique() > 1:
         figures["exponent_steps"] = plot_exponents(found, "horizon", "steps (each point annealed)")
     if table["temperature"].nunique() > 1:
-        figures["exponent_temperature"] = plot_exponents(_longest(found), "temperature", "temperature")
-    if table.groupby("width")["hidden_units"].nunique().max() > 1:
-        figures["total_units"] = plot_total_units(table)
+        figures["exponent_temperature"] = plot_exponents(longest_horizons(found), "temperature", "temperature")
     return figures
+
+
+def _colour(label: str) -> str:
+    """Colour of a condition; its label opens with the kind of teacher."""
+    return COLOURS[label.split()[0]]
 
 
 def _panel(width: float = 5.2) -> tuple[Figure, Axes]:
@@ -51,31 +57,20 @@ def _panel(width: float = 5.2) -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def _longest(found: Sequence[DepthExponent]) -> list[DepthExponent]:
-    """Keep each condition's longest horizon."""
-    best: dict[str, DepthExponent] = {}
-    for item in found:
-        if item.label not in best or item.horizon > best[item.label].horizon:
-            best[item.label] = item
-    return list(best.values())
-
-
-def _rows(table: pd.DataFrame, item: DepthExponent) -> pd.DataFrame:
-    """Rows of one condition and horizon, by seed and depth."""
-    keep = (table["horizon"] == item.horizon) & (table["status"] == "ok")
-    for name, value in item.condition.items():
-        keep &= table[name].isna() if pd.isna(value) else table[name] == value
-    return table[keep].sort_values(["seed", "depth"])
+def _trained(rows: pd.DataFrame, horizon: int) -> pd.DataFrame:
+    """Rows of a horizon whose student did not diverge."""
+    return rows[(rows["horizon"] == horizon) & (rows["status"] == "ok")]
 
 
 def plot_loss_against_depth(table: pd.DataFrame, found: Sequence[DepthExponent]) -> Figure:
     """Draw loss against depth at the longest horizon: geometric means, range over teachers, fitted power laws."""
     figure, axes = _panel()
-    for item, marker in zip(_longest(found), cycle(MARKERS), strict=False):
-        losses = _rows(table, item).pivot(index="seed", columns="depth", values="loss")
+    conditions = dict(by_condition(table))
+    for item, marker in zip(longest_horizons(found), cycle(MARKERS), strict=False):
+        losses = _trained(conditions[item.label], item.horizon).pivot(index="seed", columns="depth", values="loss")
         depths = losses.columns.to_numpy(dtype=float)
         centre = np.exp(np.log(losses).mean())
-        colour = COLOURS[str(item.condition["kind"])]
+        colour = _colour(item.label)
         # The least-squares line in logarithms passes through the means of both logarithms.
         line = np.exp(np.log(centre).mean() - item.alpha * (np.log(depths) - np.log(depths).mean()))
         axes.fill_between(depths, losses.min(), losses.max(), color=colour, alpha=0.2, linewidth=0)
@@ -99,7 +94,7 @@ def plot_exponents(found: Sequence[DepthExponent], against: str, name: str) -> F
         points.sort(key=lambda point: point[0])
         alphas = np.array([item.alpha for _, item in points])
         reach = np.array([item.interval[1] - item.alpha for _, item in points])
-        colour = COLOURS[label.split()[0]]
+        colour = _colour(label)
         axes.errorbar(
             [x for x, _ in points], alphas, yerr=reach, fmt=f"{marker}-", color=colour, label=label, capsize=3
         )
@@ -117,16 +112,14 @@ def plot_exponents(found: Sequence[DepthExponent], against: str, name: str) -> F
 def plot_total_units(table: pd.DataFrame) -> Figure:
     """Draw loss against depth at a fixed total number of hidden units, relative to the shallowest student."""
     figure, axes = _panel()
-    last = table[(table["horizon"] == table["horizon"].max()) & (table["status"] == "ok")]
-    for kind, rows in last.groupby("kind"):
-        losses = rows.pivot(index="seed", columns="depth", values="loss")
+    for (label, rows), marker in zip(by_condition(table), cycle(MARKERS), strict=False):
+        losses = _trained(rows, rows["horizon"].max()).pivot(index="seed", columns="depth", values="loss")
         relative = losses.div(losses.iloc[:, 0], axis=0)
-        depths = relative.columns.to_numpy(dtype=float)
-        axes.fill_between(depths, relative.min(), relative.max(), color=COLOURS[str(kind)], alpha=0.2, linewidth=0)
-        axes.plot(depths, relative.mean(), "o-", color=COLOURS[str(kind)], label=str(kind))
-    total = (last["depth"] * last["hidden_units"]).iloc[0]
+        depths, colour = relative.columns.to_numpy(dtype=float), _colour(label)
+        axes.fill_between(depths, relative.min(), relative.max(), color=colour, alpha=0.2, linewidth=0)
+        axes.plot(depths, relative.mean(), f"{marker}-", color=colour, label=label)
     axes.set(yscale="log", ylabel="loss over that of the shallowest")
-    _depth_axis(axes, table, f"depth, with depth x hidden units = {total}")
+    _depth_axis(axes, table, f"depth, with depth x hidden units = {total_units(table)}")
     axes.legend()
     return figure
 
@@ -137,20 +130,19 @@ def plot_paths(table: pd.DataFrame) -> Figure:
 
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     panels = figure.subplots(1, 2)
-    last = table[(table["horizon"] == table["horizon"].max()) & (table["status"] == "ok")]
     names = {"angle": "angle between successive updates (degrees)", "coherence": "|sum of updates| / sum of |update|"}
     for axes, (column, name) in zip(panels, names.items(), strict=True):
-        for kind, rows in last.groupby("kind"):
-            by_depth = rows.groupby("depth")[column]
-            colour = COLOURS[str(kind)]
-            axes.fill_between(
-                by_depth.mean().index, by_depth.min(), by_depth.max(), color=colour, alpha=0.2, linewidth=0
-            )
-            axes.plot(by_depth.mean(), "o-", color=colour, label=f"{kind}, students")
-            axes.axhline(rows[f"teacher_{column}"].mean(), color=colour, linestyle="--", label=f"{kind}, teachers")
+        for (label, condition), marker in zip(by_condition(table), cycle(MARKERS), strict=False):
+            rows, colour = _trained(condition, condition["horizon"].max()), _colour(label)
+            found = rows.groupby("depth")[column].agg(["mean", "min", "max"])
+            axes.fill_between(found.index, found["min"], found["max"], color=colour, alpha=0.2, linewidth=0)
+            axes.plot(found["mean"], f"{marker}-", color=colour, label=f"{label}, students")
+            axes.axhline(rows[f"teacher_{column}"].mean(), color=colour, linestyle="--", label=f"{label}, teachers")
         axes.set_ylabel(name)
         _depth_axis(axes, table, "depth of the student")
-    panels[0].legend(fontsize="small")
+    # Beside the panels: the teachers' lines cross a panel from side to side, wherever they lie.
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize="small")
     return figure
 
 

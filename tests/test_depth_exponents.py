@@ -13,9 +13,13 @@ from scalefit.depth_exponents import (
     DepthExponent,
     depth_exponents,
     describe,
+    describe_units,
     finite_teacher_factor,
     read_sweep,
     to_document,
+    total_units,
+    units_controls,
+    units_document,
 )
 from scalefit.errors import DataError
 
@@ -28,7 +32,7 @@ def sweep(law, *, seeds=4, horizons=(1000,), depths=DEPTHS, kind="tied", **colum
         {
             "kind": kind, "gain": 1.0, "width": 16, "objective": "mse", "temperature": np.nan, "integrator": "euler",
             "target": "teacher", "seed": seed, "depth": depth, "horizon": horizon, "annealed": True, "status": "ok",
-            "loss": law(depth, seed, horizon), "teacher_depth": 64, **columns,
+            "loss": law(depth, seed, horizon), "teacher_depth": 64, "hidden_units": 64, **columns,
         }
         for horizon in horizons for seed in range(seeds) for depth in depths
     ]  # fmt: skip
@@ -66,6 +70,11 @@ def test_a_finite_teacher_is_seen_through_its_covariate(power: int, reading: flo
 def test_the_published_range_of_depths_reads_1_19_and_2_39() -> None:
     factor = finite_teacher_factor((6, 12, 16, 24, 32, 48), 128)
     assert (factor, 2 * factor) == pytest.approx((1.19, 2.39), abs=0.005)
+
+
+def test_the_factor_needs_students_shallower_than_their_teacher() -> None:
+    with pytest.raises(DataError, match="depth 8 must be less than the teacher's 8 layers"):
+        finite_teacher_factor((2, 4, 8), 8)
 
 
 def test_intervals_are_t_intervals_over_teachers() -> None:
@@ -145,6 +154,12 @@ def test_deep_students_of_a_shallow_teacher_are_pointed_out_with_the_bias() -> N
     assert np.isnan(flow.estimates["finite-teacher"].alpha)
 
 
+def test_students_as_deep_as_their_teacher_are_pointed_out() -> None:
+    (found,) = depth_exponents(sweep(lambda d, *_: 1 / d, depths=(4, 8, 16), teacher_depth=4))
+    (warning,) = [w for w in found.warnings if w.code == "students-near-teacher"]
+    assert "depth 16 is no less than the teacher's 4 layers" in warning.message
+
+
 def test_diverged_students_are_left_out_and_counted() -> None:
     table = sweep(lambda d, *_: d**-2.0)
     hurt = (table["seed"] == 1) & (table["depth"] == 12)
@@ -206,6 +221,55 @@ def test_empty_tables_and_levels_are_named() -> None:
         depth_exponents(table.iloc[:0])
     with pytest.raises(DataError, match="level is 95"):
         depth_exponents(table, level=95)
+
+
+def test_two_sweeps_in_one_table_are_refused() -> None:
+    table = sweep(lambda d, *_: d**-2.0)
+    with pytest.raises(DataError, match="the tied student of seed 0, depth 2 and horizon 1000 stands"):
+        depth_exponents(pd.concat([table, table]))
+
+
+def fixed_units(law) -> pd.DataFrame:
+    """A table with depth times hidden units at 512."""
+    table = sweep(law, depths=(1, 2, 4, 8), horizons=(1000, 500))
+    return table.assign(hidden_units=512 // table["depth"])
+
+
+def test_fixed_total_units_are_compared_and_not_fitted() -> None:
+    # Rising by one per cent at the end is no reversed tail here.
+    by_depth = {1: 1.0, 2: 0.5, 4: 0.200, 8: 0.202}
+    table = fixed_units(lambda d, s, h: (1 + s) * by_depth[d] ** (h / 1000))
+    found, half = units_controls(table)
+    assert found.ratio == pytest.approx(5)
+    assert half.ratio == pytest.approx(5**0.5)
+    assert found.per_teacher == pytest.approx([5] * 4)
+    assert found.losses == pytest.approx([2.5 * by_depth[d] for d in (1, 2, 4, 8)])
+    assert units_document([found, half])["tied"]["ratio"] == found.ratio
+    assert "depth x hidden units = 512, depths 1, 2, 4, 8, 4 teachers" in describe_units([found])
+    assert "largest over smallest loss 5.00, by teacher 5.00 to 5.00" in describe_units([found])
+    with pytest.raises(DataError, match=r"512 for every student.*asks for no exponent"):
+        depth_exponents(table)
+    with pytest.raises(DataError, match="use depth_exponents"):
+        units_controls(sweep(lambda d, *_: d**-2.0))
+
+
+def test_a_teacher_with_a_diverged_student_is_left_out_of_the_comparison_and_counted() -> None:
+    table = fixed_units(lambda d, s, _h: 1 / d if s else 1000.0 * d)
+    hurt = (table["seed"] == 0) & (table["depth"] == 8)
+    table.loc[hurt, "status"] = "diverged"
+    found, _ = units_controls(table)
+    assert (found.seeds, found.n_left_out) == ((1, 2, 3), 1)
+    assert found.ratio == pytest.approx(8)
+    with pytest.raises(DataError, match=r"no teacher has a loss at each of the depths \[1, 2, 4, 8\]"):
+        units_controls(table.assign(status="diverged"))
+
+
+@pytest.mark.parametrize("name", ["toy_laptop", "toy_total_units"])
+def test_shipped_tables_are_whole(name: str) -> None:
+    table = read_sweep(name)
+    assert (table["status"] == "ok").all()
+    assert (table.groupby(["kind", "horizon", "depth"])["seed"].nunique() == 4).all()
+    assert (total_units(table) == 512) == (name == "toy_total_units")
 
 
 def test_reading_names_what_is_missing(tmp_path: Path) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from scalefit.cli.app import DONE, NO_ANSWER, app
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pandas import DataFrame
 
     from scalefit.depth_exponents import DepthExponent
     from toy_models.teacher_student.config import SweepConfig
@@ -49,13 +50,11 @@ def toy(
     if action == "list":
         _list_presets(as_json)
     elif action in ("fit", "plot"):
-        found = _exponents(_needed(action, folder), level, allow_unannealed)
+        findings = _findings(_needed(action, folder), level, allow_unannealed)
         if action == "plot":
-            _plot(_needed(action, folder), found, output)
-        _answer(found, as_json)
-        raise typer.Exit(
-            NO_ANSWER if action == "fit" and any(item.converged is False for item in _longest(found)) else DONE
-        )
+            _plot(_needed(action, folder), findings, output)
+        _answer(findings, as_json)
+        raise typer.Exit(DONE if action == "plot" or findings.settled else NO_ANSWER)
     else:
         target = _run(action, folder, output, device, workers)
         _summary(target, level, allow_unannealed, as_json)
@@ -141,42 +140,51 @@ def _tell(progress: Progress) -> None:
         sys.stderr.flush()
 
 
-def _exponents(folder: str, level: float, allow_unannealed: bool) -> tuple[DepthExponent, ...]:
-    from scalefit.depth_exponents import depth_exponents, read_sweep
+@dataclass(frozen=True)
+class _Findings:
+    """What a table shows; the control of fixed total units has no exponents."""
 
-    return depth_exponents(read_sweep(folder), level=level, allow_unannealed=allow_unannealed)
+    table: DataFrame
+    exponents: tuple[DepthExponent, ...]
+    text: str
+    document: dict[str, Any]
+    settled: bool
 
 
-def _longest(found: Sequence[DepthExponent]) -> list[DepthExponent]:
-    """The first entry of every condition, which is its longest horizon."""
-    return list({item.label: item for item in reversed(found)}.values())
+def _findings(folder: str, level: float, allow_unannealed: bool) -> _Findings:
+    from scalefit import depth_exponents as depth
+
+    table = depth.read_sweep(folder)
+    if not table.empty and depth.total_units(table) is not None:
+        controls = depth.units_controls(table, allow_unannealed=allow_unannealed)
+        return _Findings(table, (), depth.describe_units(controls), depth.units_document(controls), settled=True)
+    found = depth.depth_exponents(table, level=level, allow_unannealed=allow_unannealed)
+    settled = all(item.converged is not False for item in depth.longest_horizons(found))
+    return _Findings(table, found, depth.describe(found), depth.to_document(found), settled)
 
 
 def _summary(folder: Path, level: float, allow_unannealed: bool, as_json: bool) -> None:
-    """Print the exponents of a finished sweep, or why there are none."""
+    """Print what a finished sweep shows, or why there are no exponents."""
     from scalefit.errors import DataError
 
     try:
-        _answer(_exponents(str(folder), level, allow_unannealed), as_json)
+        _answer(_findings(str(folder), level, allow_unannealed), as_json)
     except DataError as reason:
         sys.stderr.write(f"no exponents: {reason}\n")
         if as_json:
             typer.echo("{}")
 
 
-def _answer(found: Sequence[DepthExponent], as_json: bool) -> None:
-    from scalefit.depth_exponents import describe, to_document
-
-    typer.echo(json.dumps(to_document(found), allow_nan=False) if as_json else describe(found))
+def _answer(findings: _Findings, as_json: bool) -> None:
+    typer.echo(json.dumps(findings.document, allow_nan=False) if as_json else findings.text)
 
 
-def _plot(folder: str, found: Sequence[DepthExponent], output: Path | None) -> None:
-    from scalefit.depth_exponents import read_sweep
+def _plot(folder: str, findings: _Findings, output: Path | None) -> None:
     from scalefit.plots_toy import sweep_figures
 
     target = output or (Path(folder) if Path(folder).is_dir() else Path.cwd())
     target.mkdir(parents=True, exist_ok=True)
-    for name, figure in sweep_figures(read_sweep(folder), found).items():
+    for name, figure in sweep_figures(findings.table, findings.exponents).items():
         path = target / f"{name}.png"
         figure.savefig(path, dpi=150)
         sys.stderr.write(f"{path} written\n")

@@ -10,7 +10,8 @@ import pandas as pd
 from scipy import stats
 
 from scalefit.datasets import dataset_path, list_datasets
-from scalefit.depth_exponents.cells import CONDITION, Array, Cell, cell_warnings
+from scalefit.depth_exponents.cells import CONDITION, Array, Cell, by_condition, check_table, total_units
+from scalefit.depth_exponents.remarks import cell_warnings
 from scalefit.depth_exponents.results import DepthExponent, Estimate, LocalSlope
 from scalefit.errors import DataError
 
@@ -38,7 +39,7 @@ def read_sweep(path: str | Path) -> pd.DataFrame:
     if not path.is_file():
         raise DataError(f"{path} does not exist; give a results.csv, the folder of a sweep or a shipped table")
     table = pd.read_csv(path)
-    needed = [*CONDITION, "seed", "depth", "horizon", "annealed", "status", "loss", "teacher_depth"]
+    needed = [*CONDITION, "seed", "depth", "hidden_units", "horizon", "annealed", "status", "loss", "teacher_depth"]
     if missing := [name for name in needed if name not in table]:
         raise DataError(f"{path} has no column {missing[0]!r}; a sweep's results have {', '.join(needed)}")
     return table
@@ -66,23 +67,21 @@ def depth_exponents(
     Raises
     ------
     DataError
-        The table is empty, its losses are not annealed, or fewer than three depths are left.
+        The table is empty, not annealed or holds a student twice, its total units are fixed, or fewer than three
+        depths are left.
     """
     if not 0 < level < 1:
         raise DataError(f"level is {level} and must lie between 0 and 1")
-    if table.empty:
-        raise DataError("the sweep has no finished student yet; resume it first")
-    if not allow_unannealed and not table["annealed"].all():
+    check_table(table, allow_unannealed=allow_unannealed)
+    if (units := total_units(table)) is not None:
         raise DataError(
-            f"{int((~table['annealed']).sum())} of {len(table)} losses were measured before the rate was annealed, "
-            "and exponents from them measure the schedule; train with an annealed schedule, "
-            "or pass --allow-unannealed"
+            f"depth times hidden units is {units} for every student: such a table compares arrangements of one size "
+            "and asks for no exponent; use units_controls"
         )
-    varying = [name for name in CONDITION[1:] if table[name].nunique(dropna=False) > 1]
     found: list[DepthExponent] = []
-    for _, condition in table.groupby(list(CONDITION), dropna=False, sort=True):
+    for label, condition in by_condition(table):
         shorter: dict[int, Cell] = {}
-        cells = [Cell(rows, varying) for _, rows in condition.groupby("horizon", sort=True)]
+        cells = [Cell(rows, label) for _, rows in condition.groupby("horizon", sort=True)]
         results = []
         for cell in cells:
             half = [other for horizon, other in shorter.items() if HALF[0] <= horizon / cell.horizon <= HALF[1]]
@@ -112,6 +111,7 @@ def _describe(cell: Cell, half: Cell | None, level: float) -> DepthExponent:
     shares = cell.floor_shares[np.isfinite(cell.floor_shares)]
     share = float(shares.max()) if shares.size else float("nan")
     converged, half_alpha = _agreement(cell, half)
+    estimates = {variant: _estimate(alphas, level) for variant, alphas in cell.alphas.items()}
     return DepthExponent(
         condition=cell.condition,
         label=cell.label,
@@ -119,12 +119,12 @@ def _describe(cell: Cell, half: Cell | None, level: float) -> DepthExponent:
         teacher_depth=cell.teacher_depth,
         depths=cell.depths,
         seeds=cell.seeds,
-        estimates={variant: _estimate(alphas, level) for variant, alphas in cell.alphas.items()},
+        estimates=estimates,
         floor_share=share,
         local_slopes=slopes,
         half=half_alpha,
         converged=False if cell.rising else converged,
-        warnings=tuple(cell_warnings(cell, converged, half_alpha, share)),
+        warnings=cell_warnings(cell, converged, half_alpha, estimates["no-floor"].alpha, share),
     )
 
 

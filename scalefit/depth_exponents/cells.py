@@ -1,18 +1,26 @@
-"""One condition at one horizon: its losses by teacher and depth, the fits, the remarks."""
+"""A sweep's table cut into conditions; one condition at one horizon: losses by teacher and depth, fits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from scalefit.errors import DataError, ScalefitWarning
+from scalefit.errors import DataError
 from scalefit.fitting import FitStatus, fit
 from scalefit.runs import Runs
 
-__all__ = ["CONDITION", "VARIANTS", "Cell", "cell_warnings", "finite_teacher_factor"]
+__all__ = [
+    "CONDITION",
+    "VARIANTS",
+    "Cell",
+    "by_condition",
+    "check_table",
+    "finite_teacher_factor",
+    "total_units",
+]
 
 Array = NDArray[np.float64]
 
@@ -25,14 +33,64 @@ VARIANTS = {"no-floor": "depth", "floor": "depth", "finite-teacher": "effective_
 LEAST_DEPTHS = 3
 
 
+def check_table(table: pd.DataFrame, *, allow_unannealed: bool) -> None:
+    """Refuse a table that is empty, not annealed, or holds a student twice.
+
+    Raises
+    ------
+    DataError
+    """
+    if table.empty:
+        raise DataError("the sweep has no finished student yet; resume it first")
+    if not allow_unannealed and not table["annealed"].all():
+        raise DataError(
+            f"{int((~table['annealed']).sum())} of {len(table)} losses were measured before the rate was annealed, "
+            "and exponents from them measure the schedule; train with an annealed schedule, "
+            "or pass --allow-unannealed"
+        )
+    student = [*CONDITION, "horizon", "seed", "depth"]
+    if (twice := table.duplicated(student)).any():
+        row = table[twice].iloc[0]
+        raise DataError(
+            f"the {row['kind']} student of seed {row['seed']}, depth {row['depth']} and horizon {row['horizon']} "
+            "stands in the table more than once; analyse one sweep at a time"
+        )
+
+
+def total_units(table: pd.DataFrame) -> int | None:
+    """Depth times hidden units where the table keeps it fixed while hidden units vary, otherwise ``None``."""
+    products = (table["depth"] * table["hidden_units"]).unique()
+    return int(products[0]) if len(products) == 1 and table["hidden_units"].nunique() > 1 else None
+
+
+def by_condition(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the label and the rows of every condition; labels name the kind and what else varies."""
+    varying = [name for name in CONDITION[1:] if table[name].nunique(dropna=False) > 1]
+    for _, rows in table.groupby(list(CONDITION), dropna=False, sort=True):
+        values = {name: rows[name].iloc[0] for name in varying}
+        parts = [
+            f"{name}={value:g}" if isinstance(value, float) else str(value)
+            for name, value in values.items()
+            if pd.notna(value)
+        ]
+        yield " ".join([str(rows["kind"].iloc[0]), *parts]), rows
+
+
 def finite_teacher_factor(depths: Sequence[int], teacher_depth: int) -> float:
     """Factor by which equation (1) overstates an exponent of equation (3): a slope in logarithms.
+
+    Raises
+    ------
+    DataError
+        A student is as deep as its teacher.
 
     Examples
     --------
     >>> round(finite_teacher_factor([6, 12, 16, 24, 32, 48], 128), 3)
     1.193
     """
+    if max(depths) >= teacher_depth:
+        raise DataError(f"depth {max(depths)} must be less than the teacher's {teacher_depth} layers; leave it out")
     d = np.asarray(depths, dtype=float)
     return float(-np.polyfit(np.log(d), np.log(1 / d - 1 / teacher_depth), 1)[0])
 
@@ -44,8 +102,8 @@ class Cell:
     ----------
     rows : DataFrame
         Rows of a sweep that share condition and horizon.
-    varying : sequence of str
-        Columns to name in the label beside the kind.
+    label : str
+        As `by_condition` gives it.
 
     Attributes
     ----------
@@ -57,11 +115,10 @@ class Cell:
         Fitted L0 over the smallest loss.
     """
 
-    def __init__(self, rows: pd.DataFrame, varying: Sequence[str]) -> None:
+    def __init__(self, rows: pd.DataFrame, label: str) -> None:
         first = rows.iloc[0]
         self.condition = {name: first[name] for name in CONDITION}
-        parts = [f"{name}={first[name]:g}" if isinstance(first[name], float) else str(first[name]) for name in varying]
-        self.label = " ".join([str(first["kind"]), *parts])
+        self.label = label
         self.horizon, self.teacher_depth = int(first["horizon"]), int(first["teacher_depth"])
         self.finite = first["target"] == "teacher"
         good = rows[(rows["status"] == "ok") & rows["loss"].notna()]
@@ -104,72 +161,3 @@ class Cell:
     def rising(self) -> bool:
         """Whether some teacher's deeper student has the larger loss."""
         return bool((np.diff(self.losses, axis=1) > 0).any())
-
-
-def cell_warnings(cell: Cell, converged: bool | None, half: float, share: float) -> list[ScalefitWarning]:
-    remarks = []
-    alphas = cell.alphas["no-floor"]
-    alpha = float(np.mean(alphas[np.isfinite(alphas)])) if np.isfinite(alphas).any() else float("nan")
-    if converged is False:
-        remarks.append(
-            ScalefitWarning(
-                "not-converged",
-                f"half the steps give {half:.2f}, all of them {alpha:.2f}: the exponent still moves.",
-                "Train longer; until then it is a lower or upper bound, not the exponent.",
-                {"half": half, "alpha": alpha},
-            )
-        )
-    if converged is None and cell.horizon:
-        remarks.append(
-            ScalefitWarning(
-                "convergence-unknown",
-                "no horizon of about half the steps was trained.",
-                "Add 0.5 to the configuration's horizons.",
-            )
-        )
-    if cell.rising:
-        remarks.append(
-            ScalefitWarning(
-                "tail-reversed",
-                "a deeper student has the larger loss: deep students are unfinished.",
-                "Train longer, or leave out the deepest; a floor fitted to such losses is not one.",
-            )
-        )
-    if np.isfinite(share) and share > 0.5:
-        remarks.append(
-            ScalefitWarning(
-                "floor-takes-over",
-                f"the fitted floor is up to {share:.0%} of the smallest loss.",
-                "Do not read the exponent with floor: floor and exponent trade against each other.",
-                {"floor_share": share},
-            )
-        )
-    if cell.finite and max(cell.depths) > cell.teacher_depth / 4:
-        factor = finite_teacher_factor([d for d in cell.depths if d < cell.teacher_depth], cell.teacher_depth)
-        remarks.append(
-            ScalefitWarning(
-                "students-near-teacher",
-                f"depth {max(cell.depths)} is more than a quarter of the teacher's {cell.teacher_depth} layers: "
-                f"the finite teacher alone makes exponents read {factor:.2f} times too steep.",
-                "Compare the finite-teacher variant, or use a deeper teacher.",
-                {"factor": factor},
-            )
-        )
-    if cell.n_diverged:
-        remarks.append(
-            ScalefitWarning(
-                "diverged-students",
-                f"{cell.n_diverged} students diverged and are left out.",
-                "Lower the learning rate.",
-                {"n_diverged": cell.n_diverged},
-            )
-        )
-    if len(cell.seeds) < 2:
-        remarks.append(
-            ScalefitWarning(
-                "one-teacher",
-                "with one teacher there is no interval.",
-                "Add seeds: uncertainty lies between teachers.",
-            )
-        )
-    return remarks

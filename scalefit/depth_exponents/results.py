@@ -9,7 +9,7 @@ from typing import Any
 
 from scalefit.errors import ScalefitWarning
 
-__all__ = ["DepthExponent", "Estimate", "LocalSlope", "describe", "to_document"]
+__all__ = ["DepthExponent", "Estimate", "LocalSlope", "describe", "longest_horizons", "to_document"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,15 @@ class DepthExponent:
     def interval(self) -> tuple[float, float]:
         """Interval of `alpha`."""
         return self.estimates["no-floor"].interval
+
+
+def longest_horizons(found: Sequence[DepthExponent]) -> list[DepthExponent]:
+    """Keep each condition's longest horizon, in the order given."""
+    best: dict[str, DepthExponent] = {}
+    for item in found:
+        if item.label not in best or item.horizon > best[item.label].horizon:
+            best[item.label] = item
+    return list(best.values())
 
 
 def to_document(found: Sequence[DepthExponent]) -> dict[str, Any]:

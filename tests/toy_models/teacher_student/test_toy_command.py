@@ -14,7 +14,7 @@ import pytest
 from scalefit.cli import main
 from scalefit.depth_exponents import depth_exponents, read_sweep
 from scalefit.plots_toy import sweep_figures
-from toy_models.teacher_student.config import SweepConfig
+from toy_models.teacher_student.config import SweepConfig, Teacher
 from toy_models.teacher_student.presets import PRESETS
 from toy_models.teacher_student.sweep import run_sweep
 
@@ -137,13 +137,34 @@ def test_plot_writes_the_figures_that_the_table_has_something_for(run: Run, fold
     assert err.count("written") == 3
 
 
-def test_temperatures_and_total_units_have_their_figures(tmp_path: Path) -> None:
-    kl = replace(TINY, losses=("kl",), temperatures=(0.5, 1.0), vocabulary=8, horizons=(1.0,))
-    units = replace(TINY, total_units=32, horizons=(1.0,))
-    for name, config, expected in (("kl", kl, "exponent_temperature"), ("units", units, "total_units")):
-        run_sweep(config, tmp_path / name, workers=0)
-        table = read_sweep(tmp_path / name)
-        assert sweep_figures(table, depth_exponents(table)).keys() == {"loss_depth", "paths", expected}
+def test_temperatures_have_their_figure(tmp_path: Path) -> None:
+    config = replace(TINY, losses=("kl",), temperatures=(0.5, 1.0), vocabulary=8, horizons=(1.0,))
+    run_sweep(config, tmp_path / "run", workers=0)
+    table = read_sweep(tmp_path / "run")
+    figures = sweep_figures(table, depth_exponents(table))
+    assert figures.keys() == {"loss_depth", "paths", "exponent_temperature"}
+    # One curve a condition, students apart from teachers.
+    _, labels = figures["paths"].axes[0].get_legend_handles_labels()
+    assert len(labels) == 2 * 2 * 2
+
+
+def test_fixed_total_units_show_a_ratio_and_no_exponent(run: Run, tmp_path: Path) -> None:
+    gains = (Teacher("tied", 0.5), Teacher("tied", 1.0))
+    run_sweep(replace(TINY, teachers=gains, total_units=32, horizons=(1.0,)), tmp_path / "run", workers=0)
+    status, out, _ = run("fit", tmp_path / "run")
+    assert status == 0
+    assert [line.split(",")[0] for line in out.splitlines() if line.startswith("tied")] == [
+        "tied gain=0.5: depth x hidden units = 32", "tied gain=1: depth x hidden units = 32",
+    ]  # fmt: skip
+    assert "alpha" not in out
+    assert json.loads(run("fit", tmp_path / "run", "--json")[1])["tied gain=1"]["ratio"] >= 1
+    run("plot", tmp_path / "run", "-o", tmp_path / "figures")
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"paths.png", "total_units.png"}
+
+
+@pytest.mark.parametrize(("table", "name"), [("toy_laptop", "laptop"), ("toy_total_units", "total-units")])
+def test_shipped_tables_are_of_the_presets_as_they_stand(table: str, name: str) -> None:
+    assert set(read_sweep(table)["config"]) == {PRESETS[name].id}
 
 
 @pytest.mark.parametrize(
