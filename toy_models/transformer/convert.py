@@ -70,7 +70,8 @@ def convert_norms(model: nn.Module, norm: NormConfig, *, sequence_length: int | 
     Raises
     ------
     OptionError
-        If no blocks are found, a norm's gain cannot be read, or ``"bhyt"`` lacks what it needs.
+        If no blocks are found, they are converted already, a norm's gain cannot be read, or ``"bhyt"`` lacks
+        what it needs.
     """
     if norm.name == "bhyt" and sequence_length is None:
         raise OptionError("norm 'bhyt' needs sequence_length, the number of tokens the model is trained on")
@@ -94,11 +95,14 @@ def read_gain(norm: nn.Module) -> Tensor:
     """Return a norm's gain, (width,), whether it multiplies by ``weight`` or by ``1 + weight`` (Gemma).
 
     The module is asked rather than its class: entries of size 1 and alternating sign have mean 0 and mean
-    square 1, so that every norm answers with its gain, up to eps and half precision.
+    square 1, so that every norm answers with its gain, up to eps and half precision. This package's own norms
+    are known to multiply by ``weight``, and some of them do not answer with it alone.
     """
     weight = getattr(norm, "weight", None)
     if not isinstance(weight, Tensor) or weight.ndim != 1:
         raise OptionError(f"{type(norm).__name__} has no gain of one number a feature, so it cannot be replaced")
+    if isinstance(norm, Norm):
+        return weight.detach().clone()
     sign = torch.ones_like(weight)
     sign[1::2] = -1
     with torch.no_grad():
@@ -117,6 +121,9 @@ def read_gain(norm: nn.Module) -> Tensor:
 
 def _build(block: BlockLayout, norm: NormConfig, sequence_length: int) -> tuple[Norm, Norm]:
     originals = block.norms()
+    # Hooks of an earlier conversion would stay behind, and what it kept of the model would be lost.
+    if isinstance(originals[0], Norm) and not getattr(block.block, "calls_after", False):
+        raise OptionError(f"block {block.name} is converted already; call undo() of that conversion first")
     gains = [read_gain(original) for original in originals]
     eps = _eps(originals[0], default=norm.eps)
     config = replace(norm, eps=eps)

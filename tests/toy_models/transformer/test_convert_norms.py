@@ -112,6 +112,30 @@ def test_our_model_converted_is_our_model_built(name: str) -> None:
         torch.testing.assert_close(model(TOKENS), built(TOKENS), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("old", NORMS)
+def test_our_model_can_be_converted_from_any_norm(old: str) -> None:
+    sizes = {"width": 32, "depth": 2, "hidden": 48, "sequence_length": 20}
+    built = Transformer(ModelConfig(**sizes, norm=NormConfig("lns")), seed=0).eval()
+    model = Transformer(ModelConfig(**sizes, norm=NormConfig(old)), seed=0).eval()
+    with torch.no_grad():
+        before = model(TOKENS)
+        conversion = convert_norms(model, NormConfig("lns"))
+        torch.testing.assert_close(model(TOKENS), built(TOKENS), rtol=0, atol=0)
+        conversion.undo()
+        torch.testing.assert_close(model(TOKENS), before, rtol=0, atol=0)
+
+
+def test_a_converted_model_is_not_converted_again() -> None:
+    """The hooks of Peri-LN would go on normalising what the sublayers add."""
+    model = make("Llama")
+    before = logits(model)
+    conversion = convert_norms(model, NormConfig("peri"))
+    with pytest.raises(OptionError, match=r"block model\.layers\.0 is converted already; call undo\(\)"):
+        convert_norms(model, NormConfig("rmsnorm"))
+    conversion.undo()
+    torch.testing.assert_close(logits(model), before, rtol=0, atol=0)
+
+
 def test_second_site_reads_the_heads_of_its_model() -> None:
     model = make("Llama")
     convert_norms(model, NormConfig("bhyt"), sequence_length=10)
