@@ -33,11 +33,7 @@ def fold_gain(norm: Norm, readers: Sequence[nn.Linear]) -> None:
     OptionError
         If there is no reader, or a reader's width is another.
     """
-    if not readers:
-        raise OptionError("a gain needs at least one linear map to be folded into")
-    for reader in readers:
-        if reader.in_features != norm.width:
-            raise OptionError(f"the norm has width {norm.width} and its reader reads {reader.in_features}")
+    _require_readers(norm, readers)
     for reader in readers:
         if norm.bias is not None:
             shift = reader.weight @ norm.bias.to(reader.weight.dtype)
@@ -72,6 +68,7 @@ def fold_gains(model: nn.Module) -> int:
     for norm, readers in pairs:
         if not isinstance(norm, Norm):
             raise OptionError(f"{type(norm).__name__} is not one of this package's norms; convert the model first")
+        _require_readers(norm, readers)
         for reader in readers:
             _require_own_weight(model, reader)
     for norm, _ in pairs:
@@ -81,6 +78,14 @@ def fold_gains(model: nn.Module) -> int:
         assert isinstance(norm, Norm)
         fold_gain(norm, readers)
     return len(pairs)
+
+
+def _require_readers(norm: Norm, readers: Sequence[nn.Linear]) -> None:
+    if not readers:
+        raise OptionError("a gain needs at least one linear map to be folded into")
+    for reader in readers:
+        if reader.in_features != norm.width:
+            raise OptionError(f"the norm has width {norm.width} and its reader reads {reader.in_features}")
 
 
 def _require_own_weight(model: nn.Module, reader: nn.Linear) -> None:

@@ -67,6 +67,16 @@ def test_a_reader_that_shares_its_weight_is_refused() -> None:
 
 
 @torch.no_grad()
+def test_a_refusal_leaves_the_model_as_it_was() -> None:
+    model = trained("bhyt")
+    model.layers[1].mlp = nn.Identity()
+    with pytest.raises(OptionError, match="at least one linear map"):
+        fold_gains(model)
+    assert model.layers[0].input_layernorm.weight is not None
+    assert model.layers[0].post_attention_layernorm.maps is not None
+
+
+@torch.no_grad()
 def test_a_bias_is_folded_into_readers_with_and_without_one() -> None:
     norm = DynamicTanh(8).double()
     norm.weight.uniform_(0.5, 1.5)
