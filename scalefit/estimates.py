@@ -160,7 +160,7 @@ def _bandwidth(sizes: Array, n_free: int) -> float:
     The law passes through about `n_free` rows whatever the noise; the scale is the median size of the others.
     """
     scale = float(np.median(np.partition(sizes, n_free)[n_free:])) / NORMAL_MEDIAN
-    return 1.84 * scale * float(len(sizes)) ** -0.2
+    return 1.84 * scale / float(len(sizes) ** 0.2)
 
 
 def _inverse(weighted: Array, inside: NDArray[np.bool_]) -> Array:
@@ -170,7 +170,7 @@ def _inverse(weighted: Array, inside: NDArray[np.bool_]) -> Array:
     diagonal = np.diag(information)
     scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values, vectors = np.linalg.eigh(information * scale * scale[:, None])
-    floored = np.maximum(values, 1e-15 * values.max(initial=1e-300))
+    floored = np.maximum(values, 1e-15 * values.max(initial=1.0))
     inverse[np.ix_(inside, inside)] = (vectors / floored) @ vectors.T * scale * scale[:, None]
     return inverse
 
@@ -249,10 +249,13 @@ def _bound_remark(name: str, value: float, limits: Mapping[str, float]) -> Scale
             f"Leave {name[2:]} out of the law, or add runs that vary it more.",
             {"parameter": name},
         )
-    side = "below" if limits[name] > value else "above"
+    limit = limits[name]
+    open_ended = name.startswith("alpha_") and limit < 0
+    side = "below" if limit > value else "above"
+    known = "the data set it no limit" if open_ended else f"at 95 % it is {side} {limit:.2g}"
     return ScalefitWarning(
         "at-bound",
-        f"{name} is at its bound {value:g}; at 95 % it is {side} {limits[name]:.2g}.",
+        f"{name} is at its bound {value:g}; {known}.",
         "Read the one-sided limit; the other standard errors hold for this value of the parameter.",
-        {"parameter": name, "bound": value, "limit": limits[name]},
+        {"parameter": name, "bound": value, "limit": limit},
     )

@@ -100,7 +100,8 @@ def save_fit(fit: Fit, path: str | Path, overwrite: bool = False) -> None:
     path = Path(path)
     if path.exists() and not overwrite:
         raise OptionError(f"{path} exists; choose another name or overwrite it with --force")
-    path.write_text(json.dumps(fit_document(fit, rows=True)) + "\n", encoding="utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(fit_document(fit, rows=True), allow_nan=False) + "\n", encoding="utf-8")
 
 
 def is_fit_file(path: str | Path) -> bool:
@@ -133,7 +134,12 @@ def load_fit(path: str | Path) -> Fit:
         raise DataError(f"{path} is no fit of this version; write one with scalefit fit RUNS -o fit.json")
     if "rows" not in document:
         raise DataError(f"{path} holds a fit without its rows; write it with -o, which keeps them, instead of --json")
-    return _fit_from(document)
+    try:
+        return _fit_from(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{path} is a damaged fit ({type(error).__name__}: {error}); write it again with fit RUNS -o"
+        ) from None
 
 
 def _fit_from(document: Mapping[str, Any]) -> Fit:

@@ -100,8 +100,9 @@ def _draw_term(axis: Axes, fit: Fit, k: int, partial: Array) -> None:
     spread = f" ± {error:.2g}" if math.isfinite(error) else ""
     axis.set_title(f"{term.column} part: exponent {alpha:.3g}{spread}{note}", fontsize=9)
     axis.set_xscale("log")
-    axis.set_yscale("log")
     low, high = float(law.min()), float(law.max())
+    if shown.any() or high > 0:
+        axis.set_yscale("log")
     if 0 < low < high:
         margin = max((high / low) ** 0.25, 1.5)
         axis.set_ylim(low / margin, high * margin)

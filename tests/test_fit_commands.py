@@ -131,6 +131,21 @@ def test_wrong_input_is_one_sentence_and_status_2(
     assert "Traceback" not in done.stderr
 
 
+def test_a_floor_above_every_loss_is_reported_in_json_and_to_a_file(tmp_path: Path) -> None:
+    write(tmp_path)
+    done = run("fit", "runs.csv", "--fix", "L0=9", "--json", "-o", "fit.json", folder=tmp_path)
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["status"] == "not-identified"
+    assert run("plot", "fit.json", folder=tmp_path).returncode == 0
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    write(tmp_path)
+    done = run("fit", "runs.csv", "-o", "runs.csv/fit.json", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+
+
 def test_existing_files_are_not_overwritten_unasked(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "fit.json").write_text("precious")

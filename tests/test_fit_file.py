@@ -74,6 +74,19 @@ def test_other_files_are_refused(content: str | None, message: str, tmp_path: Pa
     assert not is_fit_file(path)
 
 
+@pytest.mark.parametrize(("key", "value"), [("params", None), ("covariance", 3), ("status", "splendid")])
+def test_a_damaged_fit_is_one_sentence(chin203_fit: Fit, tmp_path: Path, key: str, value: object) -> None:
+    path = tmp_path / "fit.json"
+    path.write_text(json.dumps(fit_document(chin203_fit, rows=True) | {key: value}))
+    with pytest.raises(DataError, match="damaged fit"):
+        load_fit(path)
+
+
+def test_folders_are_made(chin203_fit: Fit, tmp_path: Path) -> None:
+    save_fit(chin203_fit, tmp_path / "new" / "fit.json")
+    assert load_fit(tmp_path / "new" / "fit.json").params == chin203_fit.params
+
+
 def test_a_document_without_rows_says_so(chin203_fit: Fit, tmp_path: Path) -> None:
     path = tmp_path / "fit.json"
     path.write_text(json.dumps(fit_document(chin203_fit)))

@@ -63,6 +63,12 @@ def test_figure_shows_every_term_and_every_row(chin203_fit: sf.Fit) -> None:
     assert [a.get_xlabel() for a in figure.axes[:3]] == ["width m (d_model)", "depth l (layers)", "training tokens D"]
 
 
+def test_figure_of_terms_that_vanished(t27: sf.Runs) -> None:
+    """A floor above every loss leaves no term; warnings are errors in these tests."""
+    figure = fit_figure(sf.fit(t27, constraints=sf.Constraints.parse(["L0=9"]), n_starts=4))
+    assert {a.get_yscale() for a in figure.axes[:3]} == {"linear"}
+
+
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
 def test_figures_are_written_once(chin203_fit: sf.Fit, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"fit.{suffix}"

@@ -27,9 +27,11 @@ def _commands() -> None:
 
 
 def main() -> None:
-    """Run the command line; a `ScalefitError` becomes one message on standard error and status 2."""
+    """Run the command line; what is wrong becomes one message on standard error and status 2."""
     try:
         app()
     except ScalefitError as error:
         sys.stderr.write(f"error: {error}\n")
-        raise SystemExit(WRONG_INPUT) from None
+    except OSError as error:
+        sys.stderr.write(f"error: {error.filename or 'a file'}: {error.strerror}; name another place\n")
+    raise SystemExit(WRONG_INPUT)
