@@ -8,7 +8,7 @@ beta = (c_1..c_K, L0) and nonlinear in alpha. One iteration
 2. shortens it so that no exponent moves by more than one and no positive parameter falls tenfold;
 3. far from the optimum, refits beta at the new alpha by reweighted least squares (variable projection, Golub &
    Pereyra 1973), which needs no new exponentials;
-4. is accepted where the objective does not rise; else the problem's step is quartered.
+4. is accepted where the objective falls enough; else it is tried without the refit, then with a quarter of the step.
 
 All arrays carry the problem as their first axis, B problems at a time; rows are the last axis.
 """
@@ -47,6 +47,9 @@ _SMALLEST_STEP = 1e-7
 
 _LAST_RISE = 1e-12
 """The last Newton step is more exact than the objective can show; it may raise it by this share."""
+
+_ENOUGH = 1e-4
+"""A step must lower the objective by this share of its promise: the refit may undo Newton's step for ever."""
 
 _FALL = 0.1
 _NEAR = 1e-4
@@ -107,6 +110,7 @@ def solve(
     iterations = np.zeros(n_problems, dtype=np.intp)
     converged = np.zeros(n_problems, dtype=bool)
     step_size = np.ones(n_problems)
+    may_refit = np.ones(n_problems, dtype=bool)
     floor = _ROUNDING**2 * max(1.0, float(np.mean(problem.target**2)))
     pool, waiting = np.arange(0), 0
     while True:
@@ -132,13 +136,17 @@ def solve(
                 rounding[~solved],
             )
             solved = solved[~solved]
-        trial = _trial(problem, state, length, promised, pool)
-        accepted = trial.value <= np.where(solved, state.value * (1 + _LAST_RISE), state.value)
+        far = (promised > _NEAR * state.value) & (length > _SHORT) & may_refit[pool]
+        trial = _trial(problem, state, length, far, pool)
+        enough = _ENOUGH * length * np.minimum(promised, state.value)
+        accepted = trial.value <= np.where(solved, state.value * (1 + _LAST_RISE), state.value - enough)
         if accepted.all():
             final.update(pool, trial)
         else:
             final.update(pool[accepted], trial, accepted)
-        length = step_size[pool] = np.where(accepted, np.minimum(1.0, 2.0 * length), 0.25 * length)
+        may_refit[pool] = again = accepted | ~far
+        length = np.where(accepted, np.minimum(1.0, 2.0 * length), np.where(again, 0.25 * length, length))
+        step_size[pool] = length
         iterations[pool] += 1
         stuck = length < _SMALLEST_STEP
         value = final.value[pool]
@@ -156,8 +164,8 @@ def _first_states(problem: Problem, starts: Array, size: int) -> State:
     return State(*(np.concatenate([getattr(state, f.name) for state in states]) for f in fields(State)))
 
 
-def _trial(problem: Problem, state: State, step_size: Array, promised: Array, rows: NDArray[np.intp]) -> State:
-    """The point that a shortened step and the refit of beta lead to."""
+def _trial(problem: Problem, state: State, step_size: Array, far: NDArray[np.bool_], rows: NDArray[np.intp]) -> State:
+    """The point that a shortened step leads to, with beta fitted again where `far` says so."""
     n_linear = problem.n_linear
     alpha, alpha_step = state.free[:, n_linear:], state.step[:, n_linear:]
     length = (step_size / np.maximum(1.0, np.abs(alpha_step).max(axis=1, initial=0.0)))[:, None]
@@ -169,10 +177,9 @@ def _trial(problem: Problem, state: State, step_size: Array, promised: Array, ro
     basis = basis_functions(problem, problem.all_parameters(free))
     if n_linear:
         floor = _carry_beta(problem, state.free, free, moved[:, :n_linear])
-        far = np.flatnonzero((promised > _NEAR * state.value) & (step_size > _SHORT))
-        if len(far) == len(free):
+        if far.all():
             free[:, :n_linear] = _refit(problem, free, basis, floor, rows)
-        elif len(far):
+        elif far.any():
             free[far, :n_linear] = _refit(problem, free[far], basis[far], floor[far], rows[far])
     return evaluate_on(problem, free, basis, rows)
 
