@@ -130,12 +130,23 @@ def test_compute_without_a_token_term_goes_to_the_fewest_tokens():
     assert best.at_edge == ("tokens",)
 
 
-def test_most_tokens_leave_compute_unspent(chin203_fit):
+def test_most_tokens_give_the_best_shape_at_those_tokens(chin203_fit):
     free = optimal_shape(chin203_fit, flops=1e21)
-    capped = optimal_shape(chin203_fit, flops=1e21, space=Space(tokens=(1, free.tokens / 2)))
-    assert capped.tokens == pytest.approx(free.tokens / 2)
-    assert "tokens" in capped.at_edge
-    assert capped.loss > free.loss
+    for share in (0.5, 0.1):
+        capped = optimal_shape(chin203_fit, flops=1e21, space=Space(tokens=(1, share * free.tokens)))
+        fixed = optimal_shape(chin203_fit, flops=1e21, tokens=share * free.tokens)
+        assert capped.tokens == pytest.approx(share * free.tokens)
+        assert capped.loss == pytest.approx(fixed.loss, rel=1e-12)
+        assert (capped.width, capped.depth) == pytest.approx((fixed.width, fixed.depth), rel=1e-6)
+        assert capped.flatness.doubled > 0
+        assert capped.feasible[0].excess > 0
+        assert capped.at_edge == ("tokens",)
+
+
+def test_most_tokens_beside_a_cap_leave_compute_unspent(chin203_fit):
+    capped = optimal_shape(chin203_fit, flops=1e23, params=1e9, space=Space(tokens=(1, 1e10)))
+    assert capped.flops == pytest.approx(6e19)
+    assert capped.binding == ("params",)
 
 
 def test_shifted_depth_stays_above_its_shift():

@@ -61,6 +61,11 @@ class Plan:
         return self.budget.flops is not None and self.budget.tokens is None
 
     @property
+    def log_compute(self) -> float:
+        """ln C; nan without a compute budget."""
+        return math.nan if self.budget.flops is None else math.log(self.budget.flops)
+
+    @property
     def convex(self) -> bool:
         """Whether the problem is known to be convex."""
         return self.law.convex and self.space.convex
@@ -82,10 +87,13 @@ class Plan:
     def log_tokens(self, v: Array, u: Array) -> Array | None:
         """ln D, equation (1); None for unlimited tokens."""
         if self.tokens_follow:
-            assert self.budget.flops is not None
-            spent = math.log(self.budget.flops) - self.space.count.training_flops.log(v, u)
+            spent = self.log_compute - self.space.count.training_flops.log(v, u)
             return np.minimum(spent, math.log(self.space.tokens[1]))
         return None if self.budget.tokens is None else np.full(np.shape(v), math.log(self.budget.tokens))
+
+    def unspent(self, v: Array, u: Array) -> Array:
+        """ln of the tokens that the compute would pay for over the most allowed: positive where some is left."""
+        return self.log_compute - self.space.count.training_flops.log(v, u) - math.log(self.space.tokens[1])
 
     def loss(self, v: Array, u: Array) -> Array:
         """Loss of the law at its tokens."""
@@ -102,9 +110,8 @@ class Plan:
             if w is not None and self.law.tokens is not None:
                 value = value + self.law.tokens.value(w)
             return Slopes(value, width[1], depth[1], width[2], zero, depth[2])
-        assert self.budget.flops is not None
         flops = self.space.count.training_flops.log_derivatives(v, u)
-        w = math.log(self.budget.flops) - flops.log
+        w = self.log_compute - flops.log
         most = math.log(self.space.tokens[1])
         tokens = self.law.tokens.derivatives(np.minimum(w, most))
         first = np.where(w < most, -tokens.first, 0.0)

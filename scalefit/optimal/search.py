@@ -206,17 +206,15 @@ def _allowed(plan: Plan, v: Array, u: Array) -> Mask:
     for limit in plan.limits:
         fine &= limit.excess(v, u) <= AT_LIMIT
     if plan.tokens_follow:
-        w = plan.log_tokens(v, u)
-        assert w is not None
-        fine &= w < math.log(plan.space.tokens[1])
+        fine &= plan.unspent(v, u) < 0
     return fine
 
 
 def bisect_shapes(plan: Plan) -> tuple[Array, Array]:
     """Bisect over the depth; at each depth the width is the best within its limits.
 
-    The derivative of the loss along the best widths is f_u, and f_u + f_v dv/du where a limit holds the width
-    (Danskin's theorem).
+    The derivative of the loss along the best widths is f_u, and f_u + f_v dv/du where a limit, or the most tokens
+    allowed, hold the width (Danskin's theorem).
     """
     low = np.full(len(plan.law), plan.u_range[0])
     high = np.full(len(plan.law), plan.deepest())
@@ -231,13 +229,21 @@ def bisect_shapes(plan: Plan) -> tuple[Array, Array]:
 
 
 def _best_width(plan: Plan, u: Array) -> tuple[Array, Array]:
-    """The best ln width at each ln depth, and how it moves with the depth where a limit holds it (else 0)."""
+    """The best ln width at each ln depth, and how it moves with the depth where something holds it (else 0)."""
     ceiling, along = plan.widest(u)
     low = np.full(np.shape(u), plan.v_range[0])
     if not plan.tokens_follow and plan.law.convex:
         return ceiling, along
     v = minimise_slope(lambda v: plan.loss(v, u), lambda v: plan.slopes(v, u).v, low, ceiling, scan=not plan.convex)
-    return v, np.where(v >= ceiling, along, 0.0)
+    return v, np.where(v >= ceiling, along, _along_most_tokens(plan, v, u))
+
+
+def _along_most_tokens(plan: Plan, v: Array, u: Array) -> Array:
+    """dv/du of equal operations where they leave just the most tokens allowed, else 0: there the loss has a kink."""
+    if not plan.tokens_follow:
+        return np.zeros(np.shape(v))
+    flops = plan.space.count.training_flops.log_derivatives(v, u)
+    return np.where(np.abs(plan.unspent(v, u)) <= AT_LIMIT, -flops.u / flops.v, 0.0)
 
 
 def minimise_slope(

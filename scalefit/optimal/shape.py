@@ -274,7 +274,9 @@ def edges(plan: Plan, shapes: Shapes) -> dict[str, NDArray[np.bool_]]:
 def _binding(plan: Plan, shapes: Shapes) -> tuple[str, ...]:
     close = {limit.name: limit.excess(shapes.log_width, shapes.log_depth)[0] > -1e-7 for limit in plan.limits}
     names = [name for name, there in close.items() if there]
-    return tuple(dict.fromkeys([*names, "flops"])) if plan.tokens_follow else tuple(names)
+    if plan.tokens_follow and plan.unspent(shapes.log_width, shapes.log_depth)[0] <= AT_LIMIT:
+        names.append("flops")
+    return tuple(dict.fromkeys(names))
 
 
 def _decades(fit: Fit, space: Space, values: Mapping[str, float]) -> Mapping[str, float]:
