@@ -152,7 +152,7 @@ class _PackRun:
 
     def _save_is_due(self) -> bool:
         if self.checkpoint_steps is not None:
-            return self.trainer.step % self.checkpoint_steps == 0
+            return self.trainer.step > 0 and self.trainer.step % self.checkpoint_steps == 0
         return time.monotonic() - self.saved > CHECKPOINT_SECONDS
 
     def _save(self) -> None:
