@@ -48,7 +48,7 @@ class Measurement:
     loss, loss_se : (count,) tensor
         Mean over the evaluation set and its standard error; NaN for a diverged student.
     students, teachers : Paths
-        Of the students, and of the teachers in the order of the columns.
+        Of the students, NaN for diverged ones, and of the teachers in the order of the columns.
     alive : (count,) bool tensor
     """
 
@@ -177,9 +177,10 @@ class Trainer:
     def _watch(self) -> Paths:
         """Paths of the students over the first evaluation batch; diverged students are found here too."""
         h0 = self.source.evaluation(0).h0
-        students = PathObserver(self.stack, h0)
-        self.freeze_diverged(self.stack.forward(h0, students))
-        return students.paths
+        observer = PathObserver(self.stack, h0)
+        self.freeze_diverged(self.stack.forward(h0, observer))
+        seen = observer.paths
+        return Paths(*(part.where(self.alive, math.nan) for part in (seen.displacement, seen.angle, seen.coherence)))
 
     def state(self) -> dict[str, Any]:
         """Everything a resumed run needs; random draws are keyed by the step and need nothing."""

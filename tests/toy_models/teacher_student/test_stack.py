@@ -111,6 +111,7 @@ def test_a_diverged_student_leaves_its_neighbours_unchanged_to_the_bit() -> None
     others = [student for student in range(clean.stack.count) if student != victim]
     assert torch.equal(found.loss[others], expected.loss[others])
     assert torch.isnan(found.loss[victim])
+    assert torch.isnan(found.students.displacement[victim])
     assert found.alive.tolist() == [student != victim for student in range(clean.stack.count)]
     assert torch.isfinite(hurt.stack.flat).all()
 
