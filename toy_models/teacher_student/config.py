@@ -74,8 +74,9 @@ class Pack:
 
     @property
     def id(self) -> str:
-        """Name of the pack within its sweep, usable as a file name."""
-        seeds = "-".join(str(seed) for seed in dict.fromkeys(group.seed for group in self.groups))
+        """Name of the pack within its sweep, usable as a file name: a pack holds one seed or all."""
+        first, *others = dict.fromkeys(group.seed for group in self.groups)
+        seeds = f"{first}-and-{len(others)}-more" if others else first
         return f"w{self.width}-h{self.hidden}-{self.loss}-{self.integrator}-t{self.steps}-s{seeds}"
 
     @property

@@ -51,6 +51,11 @@ def test_cuda_stacks_all_seeds_of_a_figure() -> None:
     assert len(pack.depths) * len(pack.groups) == 288
 
 
+def test_a_pack_of_many_seeds_has_a_name_that_a_file_can_have() -> None:
+    (pack,) = replace(PRESETS["smoke"], seeds=tuple(range(500)), device="cuda").packs()
+    assert len(pack.id) < 100
+
+
 def test_rates_follow_their_law() -> None:
     config = PRESETS["total-units"]
     assert config.hidden(4, 16) == 128
