@@ -140,6 +140,14 @@ def test_a_reversed_tail_is_refused_a_floor_and_never_converged() -> None:
     assert np.isnan(found.estimates["floor"].alpha)
 
 
+def test_teachers_without_a_variant_are_counted() -> None:
+    rising = {8: 0.1, 12: 0.11}
+    found = depth_exponents(sweep(lambda d, s, _h: rising.get(d, d**-1.0) if s == 2 else d**-1.0))
+    (line,) = [line for line in describe(found).splitlines() if "with floor" in line]
+    assert "from 3 of 4 teachers" in line
+    assert describe(found).count("teachers") == 2
+
+
 def test_a_floor_that_explains_the_losses_is_pointed_out() -> None:
     (found,) = depth_exponents(sweep(lambda d, *_: 0.01 * d**-3.0 + 0.001))
     assert "floor-takes-over" in codes(found)

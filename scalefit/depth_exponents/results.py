@@ -172,7 +172,9 @@ def _longest(item: DepthExponent) -> list[str]:
 
 def _text(estimate: Estimate) -> str:
     low, high = estimate.interval
-    return f"alpha {estimate.alpha:.2f}" + (f" [{low:.2f}, {high:.2f}]" if math.isfinite(low) else "")
+    interval = f" [{low:.2f}, {high:.2f}]" if math.isfinite(low) else ""
+    known, n = sum(map(math.isfinite, estimate.per_teacher)), len(estimate.per_teacher)
+    return f"alpha {estimate.alpha:.2f}{interval}" + (f" from {known} of {n} teachers" if known < n else "")
 
 
 def _list(values: Sequence[int]) -> str:
