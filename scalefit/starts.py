@@ -38,7 +38,7 @@ def draw_starts(problem: Problem, n_starts: int, rng: np.random.Generator) -> Ar
     """
     n_linear = problem.n_linear
     lower, upper = problem.lower[n_linear:], problem.upper[n_linear:]
-    low, high = np.clip(EXPONENT_RANGE[0], lower, upper), np.clip(EXPONENT_RANGE[1], lower, upper)
+    low, high = _ranges(lower, upper)
     draws = rng.random((CANDIDATES * n_starts, len(low)))
     positive = (low > 0) & (high > 0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -48,6 +48,15 @@ def draw_starts(problem: Problem, n_starts: int, rng: np.random.Generator) -> Ar
     beta, unclipped = _linear_fits(problem, alpha)
     order = np.argsort(~unclipped, kind="stable")[:n_starts]
     return np.concatenate([beta, alpha], axis=1)[order]
+
+
+def _ranges(lower: Array, upper: Array) -> tuple[Array, Array]:
+    """Where exponents are drawn: in `EXPONENT_RANGE` as far as the bounds allow, else beside it within the bounds."""
+    smallest, largest = EXPONENT_RANGE
+    low, high = np.clip(smallest, lower, upper), np.clip(largest, lower, upper)
+    high = np.where(lower >= largest, np.minimum(upper, lower + largest), high)
+    low = np.where(upper <= smallest, np.maximum(lower, upper - largest), low)
+    return low, high
 
 
 def _linear_fits(problem: Problem, alpha: Array) -> tuple[Array, NDArray[np.bool_]]:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from scalefit.centred import CentredLaw, centre
 from scalefit.constraints import Constraints
+from scalefit.derivatives import evaluate, gauss_newton, jacobian, predict
 from scalefit.laws import Law
 from scalefit.objectives import Objective
-from scalefit.derivatives import evaluate, gauss_newton, jacobian, predict
 from scalefit.runs import Runs
 from scalefit.solver import solve
 from scalefit.starts import draw_starts
@@ -127,6 +127,15 @@ def test_bounds_are_kept_and_reached() -> None:
     assert np.all(solution.state.free <= problem.upper + 1e-15)
     best = solution.state.free[solution.state.value.argmin()]
     assert best[3] == 1.9 or best[5] == 1.5
+
+
+@pytest.mark.parametrize("bounds", [(2.0, 5.0), (2.0, np.inf), (0.01, 0.1), (-np.inf, 0.1), (-1.0, -0.5), (0.5, 0.7)])
+def test_starts_spread_within_any_bounds(bounds: tuple[float, float]) -> None:
+    law, columns = Law.parse("width+depth+tokens"), t27_columns(0.01)
+    problem = centre(law, columns, Objective(), Constraints(bounds={"alpha_depth": bounds}).checked(law)).problem
+    alphas = draw_starts(problem, 32, np.random.default_rng(0))[:, 5]
+    assert np.all((alphas >= bounds[0]) & (alphas <= bounds[1]))
+    assert len(np.unique(alphas)) == 32
 
 
 def test_a_point_where_the_law_is_not_positive_has_no_finite_value() -> None:
