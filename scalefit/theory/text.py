@@ -24,9 +24,23 @@ def describe_results(check: TheoremCheck, results: Sequence[CheckResult]) -> str
         layer = "" if found.layer is None else str(found.layer)
         numbers = f"{found.predicted:>11.6g} {found.estimated:>11.6g} {error:>10} {layer:>6}"
         lines.append(f"{found.verdict:<13}{numbers}  {result.claim}")
-    assumptions = dict.fromkeys(str(a) for result in results for a in result.assumptions)
-    lines += [f"    assumption {text}" for text in assumptions]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_describe_assumptions(results)])
+
+
+def _describe_assumptions(results: Sequence[CheckResult]) -> list[str]:
+    """Return a line an assumption; where findings differ, each with the kind of evidence that led to it."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for result in results:
+        evidence = "simulated" if result.judgement.n_samples else "exact"
+        for each in result.assumptions:
+            found.setdefault(f"{each.name}: {each.text}", []).append((each.state, evidence))
+    lines = []
+    for text, pairs in found.items():
+        states = list(dict.fromkeys(state for state, _ in pairs))
+        if len(states) > 1:
+            states = [f"{state} ({evidence})" for state, evidence in dict.fromkeys(pairs)]
+        lines.append(f"    assumption {text}: {', '.join(states)}")
+    return lines
 
 
 def list_checks(checks: Iterable[TheoremCheck]) -> str:

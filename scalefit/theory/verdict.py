@@ -62,10 +62,14 @@ class Assumption:
     holds: bool | None = None
     layer: int | None = None
 
-    def __str__(self) -> str:
+    @property
+    def state(self) -> str:
+        """Say in a word or two what was found."""
         where = "" if self.layer is None else f" (first at layer {self.layer})"
-        state = {None: "undecided", True: "holds", False: "broken"}[self.holds]
-        return f"{self.name}: {self.text}: {state}{where}"
+        return {None: "undecided", True: "holds", False: "broken"}[self.holds] + where
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}: {self.state}"
 
 
 @dataclass(frozen=True)

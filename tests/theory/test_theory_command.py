@@ -22,6 +22,9 @@ def test_bound_holds_and_prints_a_table():
     result = run("bhyt-bound", "--lam", "1", "--kappa", "10", *SHORT)
     assert result.exit_code == 0
     assert "assumption condition: a = 0.1 <= 1/sqrt(L)" in result.stdout
+    # one line an assumption: the recursion knows that both alignments are 0, samples do not
+    assert result.stdout.count("assumption alignment-sign") == 1
+    assert "rho of LNS is not negative: holds (exact), undecided (simulated)" in result.stdout
     assert result.stdout.strip().endswith("7 claims: 7 hold, 0 violated, 0 inconclusive")
 
 
