@@ -8,6 +8,8 @@ On the scale t of the objective (ln loss, or the loss itself) the two differ by 
 with V the covariance of the parameters, g the derivatives of t(L) by them and q the t quantile at n - p degrees of
 freedom (Seber & Wild 1989, section 5.1). With draws of the parameters, the mean's interval is that of their
 predictions, and a new run's adds a residual of the fit, drawn at random and stretched by sqrt(n / (n - p)).
+The formula takes rows for independent, also those of one run or shape, and needs a fit whose parameters are all
+determined: elsewhere V does not exist, and the loss off the table's own rows is anything.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from scalefit.errors import DataError
+from scalefit.errors import DataError, ScalefitWarning
 from scalefit.fitting import Fit
+from scalefit.identifiability import Verdict
 from scalefit.laws import Columns
 from scalefit.uncertainty.samples import Samples, check_level
 
@@ -40,7 +43,7 @@ class Prediction:
     columns : mapping of str to (n,) float array
         The points, in the law's columns.
     loss : (n,) float array
-        By the fitted law, nats per token.
+        By the fitted law, nats per token; nan, as the intervals are, where `determined` is false.
     mean : (n, 2) float array
         Interval for the law's value, the mean of many runs.
     new_run : (n, 2) float array
@@ -50,6 +53,7 @@ class Prediction:
         ``"wald"``, or what made the draws.
     decades : mapping of str to (n,) float array
         By how many powers of ten each column lies beyond the table: positive above, negative below, 0 inside.
+    warnings : tuple of ScalefitWarning
     """
 
     columns: Mapping[str, Array]
@@ -59,6 +63,12 @@ class Prediction:
     level: float
     method: str
     decades: Mapping[str, Array]
+    warnings: tuple[ScalefitWarning, ...] = ()
+
+    @property
+    def determined(self) -> bool:
+        """Whether the data determine the law that predicts."""
+        return not any(warning.code == "prediction-not-determined" for warning in self.warnings)
 
 
 def prediction_interval(
@@ -72,7 +82,7 @@ def prediction_interval(
     points : mapping, Runs or DataFrame
         Must hold the law's columns, in the units of the fitted table.
     draws : Samples, optional
-        Of the same law; without them the covariance of the fit is used.
+        Of the same law; without them the covariance of the fit is used, if its parameters are determined.
     level : float
     seed : int
         Of the residuals added to the draws.
@@ -95,7 +105,11 @@ def prediction_interval(
     loss = fit.law.predict(columns, fit.params)
     residuals = fit.residuals
     freedom = max(1, len(residuals) - _n_estimated(fit))
-    if draws is None:
+    warnings: tuple[ScalefitWarning, ...] = ()
+    if draws is None and (names := [n for n, v in fit.verdicts.items() if v is Verdict.NOT_DETERMINED]):
+        warnings = (_not_determined(fit, names),)
+        loss, mean, new_run = (np.full((len(loss), *ends), np.nan) for ends in ((), (2,), (2,)))
+    elif draws is None:
         mean, new_run = _wald(fit, columns, loss, float(residuals @ residuals) / freedom, level, freedom)
     else:
         rng = np.random.default_rng(seed)
@@ -104,8 +118,17 @@ def prediction_interval(
         name: np.maximum(0.0, np.log10(x / fit.runs[name].max())) + np.minimum(0.0, np.log10(x / fit.runs[name].min()))
         for name, x in columns.items()
     }
-    method = "wald" if draws is None else draws.method
-    return Prediction(MappingProxyType(columns), loss, mean, new_run, level, method, MappingProxyType(decades))
+    method, beyond = "wald" if draws is None else draws.method, MappingProxyType(decades)
+    return Prediction(MappingProxyType(columns), loss, mean, new_run, level, method, beyond, warnings)
+
+
+def _not_determined(fit: Fit, names: list[str]) -> ScalefitWarning:
+    return ScalefitWarning(
+        "prediction-not-determined",
+        f"the data do not determine {', '.join(names)} of the law {fit.law}, so that it predicts nothing.",
+        "Fit a smaller law, fix a parameter at a known value, or train the runs that `scalefit suggest` names.",
+        {"parameters": names},
+    )
 
 
 def _columns(fit: Fit, points: Columns) -> dict[str, Array]:

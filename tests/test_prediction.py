@@ -14,6 +14,8 @@ from scalefit.constraints import Constraints
 from scalefit.errors import DataError
 from scalefit.fitting import fit
 from scalefit.prediction import prediction_interval
+from scalefit.report.predict import prediction_document, prediction_report
+from scalefit.report.text import render
 from scalefit.runs import Runs
 
 
@@ -87,6 +89,21 @@ def test_a_parameter_at_its_bound_adds_nothing_to_the_spread():
     runs = Runs.from_columns({"depth": x, "loss": 10 / x**0.5 * np.exp(rng.normal(0, 0.01, 7))})
     predicted = prediction_interval(fit(runs, "depth"), {"depth": 32})
     assert np.isfinite(predicted.mean).all()
+
+
+def test_a_law_that_the_data_leave_open_predicts_nothing():
+    rng = np.random.default_rng(0)
+    width, tokens = np.tile([256.0, 512, 1024, 2048, 4096], 3), np.repeat([1e9, 1e10, 1e11], 5)
+    loss = (2.5 + 300 / width + 500 / tokens**0.3) * np.exp(rng.normal(0, 1e-3, 15))
+    columns = {"width": width, "depth": np.full(15, 12.0), "tokens": tokens, "loss": loss}
+    predicted = prediction_interval(fit(Runs.from_columns(columns)), {"width": 512, "depth": [12, 24], "tokens": 1e10})
+    assert not predicted.determined
+    for values in (predicted.loss, predicted.mean, predicted.new_run):
+        assert np.isnan(values).all()
+    assert "alpha_depth" in predicted.warnings[0].message
+    (document, _) = prediction_document(predicted)
+    assert (document["loss"], document["interval"]) == (None, [None, None])
+    assert "inf" not in render(prediction_report(predicted))
 
 
 def test_points_have_to_be_complete(chin203_fit):

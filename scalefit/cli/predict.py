@@ -27,7 +27,8 @@ def predict(
 ) -> None:
     """Predict losses with two intervals: for the law's mean, and for one new run.
 
-    Both take the law for true; how far a point lies beyond the fitted table is given in decades.
+    Both take the law for true and rows for independent; how far a point lies beyond the fitted table is given in
+    decades. Ends with status 3 if the data do not determine the law.
     """
     from scalefit.fit_file import load_fit
     from scalefit.prediction import prediction_interval
@@ -38,7 +39,7 @@ def predict(
         print_json(prediction_document(prediction))
     else:
         print_report(prediction_report(prediction))
-    finish(True, ())
+    finish(prediction.determined, prediction.warnings)
 
 
 def _points(path: Path | None, at: list[str]) -> Runs:

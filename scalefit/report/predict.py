@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from scalefit.prediction import Prediction
-from scalefit.report.text import number, table
+from scalefit.report.text import number, remarks, table, warning_documents
 
 __all__ = ["prediction_document", "prediction_report"]
 
 
 def prediction_document(prediction: Prediction) -> list[dict[str, Any]]:
-    """Return one object a point: its columns, the loss, `interval` (of the law's mean) and `interval_new_run`."""
+    """Return one object a point: its columns, the loss, `interval` (of the law's mean) and `interval_new_run`.
+
+    Numbers that do not exist are None.
+    """
     return [
         {
             **{name: float(values[i]) for name, values in prediction.columns.items()},
-            "loss": float(prediction.loss[i]),
-            "interval": prediction.mean[i].tolist(),
+            "loss": _number(prediction.loss[i]),
+            "interval": [_number(end) for end in prediction.mean[i]],
             "interval_of": "mean",
-            "interval_new_run": prediction.new_run[i].tolist(),
+            "interval_new_run": [_number(end) for end in prediction.new_run[i]],
             "level": prediction.level,
+            "method": prediction.method,
             "decades_beyond_table": {name: float(values[i]) for name, values in prediction.decades.items()},
+            "warnings": warning_documents(prediction.warnings),
         }
         for i in range(len(prediction.loss))
     ]
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
 
 
 def prediction_report(prediction: Prediction) -> RenderableType:
@@ -43,11 +53,18 @@ def prediction_report(prediction: Prediction) -> RenderableType:
         ]
         for i in range(len(prediction.loss))
     ]
-    note = "Both intervals take the law for true; beyond the table that is an assumption."
-    return Group(table(headings, rows, left=0), Text(""), Text(note))
+    if prediction.determined:
+        note: RenderableType = Text(
+            "Both intervals take the law for true, which beyond the table is an assumption, and rows for independent."
+        )
+    else:
+        note = remarks(prediction.warnings)
+    return Group(table(headings, rows, left=0), Text(""), note)
 
 
 def _ends(interval: Any) -> str:
+    if math.isnan(interval[0]):
+        return "-"
     return f"{number(float(interval[0]))} to {number(float(interval[1]))}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from io import StringIO
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from scalefit.errors import ScalefitWarning
 
-__all__ = ["number", "remarks", "render", "table"]
+__all__ = ["number", "remarks", "render", "table", "warning_documents"]
 
 WIDTH = 100
 
@@ -55,3 +56,8 @@ def remarks(warnings: Iterable[ScalefitWarning]) -> RenderableType:
         body = Text(f"{warning.message} {warning.action}".rstrip())
         blocks += [heading, Padding(body, (0, 0, 0, 2))]
     return Group(*blocks)
+
+
+def warning_documents(warnings: Iterable[ScalefitWarning]) -> list[dict[str, Any]]:
+    """Describe warnings in JSON types."""
+    return [{"code": w.code, "message": w.message, "action": w.action, "numbers": dict(w.numbers)} for w in warnings]
