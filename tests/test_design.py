@@ -16,6 +16,7 @@ from scalefit.design.information import linearise
 from scalefit.errors import DataError, OptionError
 from scalefit.fitting import fit
 from scalefit.optimal import BLOCKS, optimal_shape
+from scalefit.report.suggest import suggestion_document
 from scalefit.runs import Runs
 
 
@@ -152,6 +153,24 @@ def test_a_table_that_determines_nothing_still_gets_runs():
     assert any(abs(run.point["width"] / run.point["depth"] / 64 - 1) > 0.5 for run in suggestion.runs)
 
 
+def one_depth_fit():
+    width, tokens = np.tile([256.0, 512, 1024, 2048, 4096], 3), np.repeat([1e9, 1e10, 1e11], 5)
+    noise = np.exp(np.random.default_rng(0).normal(0, 1e-3, 15))
+    loss = (2.5 + 300 / width + 500 / tokens**0.3) * noise
+    return fit(Runs.from_columns({"width": width, "depth": np.full(15, 12.0), "tokens": tokens, "loss": loss}))
+
+
+def test_a_table_of_one_depth_is_told_to_vary_it():
+    fitted = one_depth_fit()
+    suggestion = suggest_runs(fitted, "alpha_depth", 4)
+    assert {run.point["depth"] for run in suggestion.runs} - {12.0}
+    assert math.isfinite(suggestion.error_after)
+    stuck = suggest_runs(fitted, "alpha_depth", 4, candidate_grid(fitted, {"depth": np.array([12.0])}))
+    assert math.isinf(stuck.error_after)
+    assert [w.code for w in stuck.warnings] == ["runs-do-not-determine"]
+    assert suggestion_document(stuck)["standard_error"]["after"] is None
+
+
 def test_seeds_make_suggestions_repeat(chin203_fit):
     assert suggest_runs(chin203_fit, n_runs=4, seed=3) == suggest_runs(chin203_fit, n_runs=4, seed=3)
 
@@ -185,6 +204,10 @@ def test_unknown_quantities_are_refused(chin203_fit, quantity, complaint):
 def test_other_refusals(chin203_fit, t27):
     with pytest.raises(OptionError, match="at least 1"):
         suggest_runs(chin203_fit, n_runs=0)
+    with pytest.raises(OptionError, match="budget of operations is nan"):
+        suggest_runs(chin203_fit, budget=math.nan)
+    with pytest.raises(OptionError, match="of one run are nan"):
+        candidate_grid(chin203_fit, max_flops=math.nan)
     with pytest.raises(OptionError, match="pays for no candidate"):
         suggest_runs(chin203_fit, budget=1.0)
     with pytest.raises(OptionError, match="costs more than"):

@@ -60,7 +60,7 @@ def candidate_grid(
     fit : Fit
     levels : mapping of str to array, optional
         Values of each column. A column left out takes ten values in equal ratios over the range of the table,
-        widths rounded to multiples of 64 and depths to whole layers.
+        or its one value with the half and the double of it; widths rounded to multiples of 64, depths to whole layers.
     count : Count
         Counts the operations of a run.
     max_flops : float, optional
@@ -84,6 +84,8 @@ def candidate_grid(
     columns = dict(zip(fit.law.columns, grid, strict=True))
     candidates = Candidates(columns, run_cost(columns, count))
     most = float(run_cost(fit.runs, count).max()) if max_flops is None else max_flops
+    if not most > 0:
+        raise OptionError(f"the most operations of one run are {most:g} and must be positive")
     affordable = candidates.flops <= most * (1 + 1e-9)
     if not affordable.any():
         raise OptionError(
@@ -105,16 +107,20 @@ def run_cost(columns: Mapping[str, Array] | Runs, count: Count) -> Array:
 
 def _levels(name: str, runs: Runs) -> Array:
     low, high = float(runs[name].min()), float(runs[name].max())
-    values = np.geomspace(low, high, LEVELS)
+    if low == high:  # more runs of the same value would say nothing of the column's term
+        low, high = low / 2, high * 2
+        values = np.geomspace(low, high, 3)
+    else:
+        values = np.geomspace(low, high, LEVELS)
     if name == "depth":
-        values = np.round(values)
+        values = np.maximum(np.round(values), 1.0)
     elif name == "width" and low >= WIDTH_STEP:
         values = WIDTH_STEP * np.round(values / WIDTH_STEP)
     return np.unique(np.clip(values, low, high))
 
 
 def parse_levels(text: str, name: str) -> Array:
-    """Read levels: numbers with commas, or ``FROM:TO:HOW_MANY`` in equal ratios.
+    """Read levels: numbers with commas, or ``FROM:TO:HOW_MANY`` in equal ratios, of depths in whole layers.
 
     Examples
     --------
@@ -126,12 +132,11 @@ def parse_levels(text: str, name: str) -> Array:
         if len(parts) == 3:
             low, high, n = float(parts[0]), float(parts[1]), int(parts[2])
             values = np.geomspace(low, high, n) if 0 < low <= high and n >= 1 else np.array([np.nan])
+            values = np.maximum(np.round(values), 1.0) if name == "depth" else values
         else:
             values = np.array([float(part) for part in text.split(",")])
     except ValueError:
         values = np.array([np.nan])
     if not (np.isfinite(values) & (values > 0)).all():
         raise OptionError(f"levels of {name} {text!r}: write positive numbers with commas, or FROM:TO:HOW_MANY")
-    if name == "depth":
-        values = np.round(values)
     return values

@@ -31,7 +31,7 @@ NOISE_FREE = 1e-12
 _DIFFERENCE = 1e-5
 
 
-OPEN = 0.5
+_OPEN = 0.5
 """A quantity whose error is above this share of what the vague prior alone gives is not determined."""
 
 ASSUMED_SIZE, ASSUMED_EXPONENT = 0.1, 0.5
@@ -47,12 +47,15 @@ class Linearised:
     choice : Choice
     estimate : float
         The quantity at the fit, on its scale; nan where the table does not determine it.
+    open_variance : float
+        Variance of the quantity above which it is not determined: the vague prior accounts for much of it.
     assumed : tuple of str
         Columns whose terms vanished, so that they are planned for at assumed values.
     """
 
     choice: Choice
     estimate: float
+    open_variance: float
     assumed: tuple[str, ...]
 
 
@@ -88,9 +91,9 @@ def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: floa
     )
     names = np.array(table.free_names)[inside]
     open_names = [n for n, d in zip(names, direction, strict=True) if d and fit.verdicts[n] is Verdict.NOT_DETERMINED]
-    vague = direction @ choice.covariance @ direction > OPEN**2 * ((direction * spread) ** 2).sum()
-    known = not open_names and not vague
-    return Linearised(choice, quantity.value(fit.params) if known else float("nan"), assumed)
+    open_variance = float(_OPEN**2 * ((direction * spread) ** 2).sum())
+    known = not open_names and direction @ choice.covariance @ direction <= open_variance
+    return Linearised(choice, quantity.value(fit.params) if known else float("nan"), open_variance, assumed)
 
 
 def _free_point(table: CentredLaw, fit: Fit, smallest_loss: float) -> tuple[Array, tuple[str, ...]]:

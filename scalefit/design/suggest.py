@@ -42,7 +42,7 @@ class SuggestedRun:
     expected : (float, float)
         Interval of the quantity expected after this run and those before it; nan where no estimate is known.
     error : float
-        Its standard error, in ln for a quantity whose interval is a factor.
+        Its standard error, in ln for a quantity whose interval is a factor; inf while it is not determined.
     """
 
     point: Mapping[str, float]
@@ -66,7 +66,7 @@ class Suggestion:
     before, after : (float, float)
         Interval by the formula, with the table alone and with the suggested runs.
     error_before, error_after : float
-        Standard errors; inf before where the table does not determine the quantity.
+        Standard errors; inf where the table, or the table with the runs, does not determine the quantity.
     runs : tuple of SuggestedRun
         In the order in which they help most.
     flops : float
@@ -137,6 +137,8 @@ def suggest_runs(
     check_level(level)
     if n_runs < 1:
         raise OptionError(f"n_runs is {n_runs} and must be at least 1")
+    if not budget > 0:
+        raise OptionError(f"the budget of operations is {budget:g} and must be positive")
     space = space or Space()
     wanted = parse_quantity(quantity, fit, space)
     candidates = candidates or candidate_grid(fit, count=space.count)
@@ -149,6 +151,7 @@ def suggest_runs(
     choice = linear.choice
     chosen = choose_runs(choice, n_runs, seed)
     variances = [variance_after(choice, chosen[:i]) for i in range(len(chosen) + 1)]
+    errors = [math.sqrt(v) if v <= linear.open_variance else math.inf for v in variances]
     known = math.isfinite(linear.estimate)
     ends = _Ends(wanted, linear.estimate, float(ndtri((1 + level) / 2)))
     columns = candidates.columns
@@ -157,9 +160,9 @@ def suggest_runs(
             MappingProxyType({name: float(x[i]) for name, x in columns.items()}),
             float(candidates.flops[i]),
             ends.interval(variance),
-            math.sqrt(variance),
+            error,
         )
-        for i, variance in zip(chosen, variances[1:], strict=True)
+        for i, variance, error in zip(chosen, variances[1:], errors[1:], strict=True)
     )
     return Suggestion(
         quantity=wanted.name,
@@ -168,12 +171,12 @@ def suggest_runs(
         level=level,
         before=ends.interval(variances[0]),
         after=ends.interval(variances[-1]),
-        error_before=math.sqrt(variances[0]) if known else float("inf"),
-        error_after=math.sqrt(variances[-1]),
+        error_before=errors[0] if known else math.inf,
+        error_after=errors[-1],
         runs=runs,
         flops=float(candidates.flops[chosen].sum()),
         n_candidates=len(candidates),
-        warnings=_remarks(wanted, known, linear.assumed),
+        warnings=_remarks(wanted, known, math.isfinite(errors[-1]), linear.assumed),
     )
 
 
@@ -190,9 +193,20 @@ class _Ends:
         return self.quantity.plain(self.estimate - half), self.quantity.plain(self.estimate + half)
 
 
-def _remarks(quantity: Quantity, known: bool, assumed: tuple[str, ...]) -> tuple[ScalefitWarning, ...]:
+def _remarks(
+    quantity: Quantity, known: bool, known_after: bool, assumed: tuple[str, ...]
+) -> tuple[ScalefitWarning, ...]:
     remarks = []
-    if not known:
+    if not known_after:
+        remarks.append(
+            ScalefitWarning(
+                "runs-do-not-determine",
+                f"these runs leave {quantity.name} undetermined, and so would any others of the candidates.",
+                "Widen the candidates with --levels: other depths at the widths of the table, and the reverse.",
+                {"quantity": quantity.name},
+            )
+        )
+    elif not known:
         remarks.append(
             ScalefitWarning(
                 "quantity-not-determined",

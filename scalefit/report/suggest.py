@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from scalefit.design import Suggestion
-from scalefit.report.text import number, remarks, table
+from scalefit.report.text import number, remarks, table, warning_documents
 
 __all__ = ["suggestion_document", "suggestion_report"]
 
@@ -28,7 +28,7 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
                 "flops": run.flops,
                 "flops_so_far": cumulative,
                 "expected": _interval(run.expected),
-                "standard_error": run.error,
+                "standard_error": _number(run.error),
             }
         )
     return {
@@ -40,15 +40,12 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
         "standard_error": {
             "scale": "ln" if suggestion.factor else "plain",
             "before": _number(suggestion.error_before),
-            "after": suggestion.error_after,
+            "after": _number(suggestion.error_after),
         },
         "runs": runs,
         "flops": suggestion.flops,
         "n_candidates": suggestion.n_candidates,
-        "warnings": [
-            {"code": w.code, "message": w.message, "action": w.action, "numbers": dict(w.numbers)}
-            for w in suggestion.warnings
-        ],
+        "warnings": warning_documents(suggestion.warnings),
     }
 
 
@@ -68,20 +65,21 @@ def suggestion_report(suggestion: Suggestion) -> RenderableType:
     if known:
         lines.append(
             Text(
-                f"estimate {number(suggestion.estimate)}; {percent} interval now {_pair(suggestion.before)}, "
+                f"estimate {number(suggestion.estimate, 3)}; {percent} interval now {_pair(suggestion.before)}, "
                 f"expected after them {_pair(suggestion.after)}"
             )
         )
     scale = " (a factor, in ln)" if suggestion.factor else ""
-    before = number(suggestion.error_before, 3) if known else "unknown"
-    lines.append(Text(f"standard error{scale}: now {before}, after them {number(suggestion.error_after, 3)}"))
+    before, after = _error(suggestion.error_before), _error(suggestion.error_after)
+    lines.append(Text(f"standard error{scale}: now {before}, after them {after}"))
+    lines.append(Text("by the covariance formula, which takes rows for independent: compare with each other only"))
     lines.append(Text(f"chosen from {suggestion.n_candidates} candidates; {number(suggestion.flops, 3)} operations"))
     names = list(suggestion.runs[0].point)
     rows = [
         [
-            *(number(run.point[name]) for name in names),
+            *(_level(run.point[name]) for name in names),
             number(run.flops, 3),
-            _pair(run.expected) if known else number(run.error, 3),
+            _pair(run.expected) if known else _error(run.error),
         ]
         for run in suggestion.runs
     ]
@@ -89,5 +87,14 @@ def suggestion_report(suggestion: Suggestion) -> RenderableType:
     return Group(*lines, Text(""), table(headings, rows, left=0), remarks(suggestion.warnings))
 
 
+def _error(value: float) -> str:
+    return number(value, 3) if math.isfinite(value) else "unknown"
+
+
+def _level(value: float) -> str:
+    """A column's value: whole ones, such as depths, without decimals."""
+    return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else number(value)
+
+
 def _pair(interval: Interval) -> str:
-    return f"{number(interval[0])} to {number(interval[1])}"
+    return f"{number(interval[0], 3)} to {number(interval[1], 3)}"
