@@ -20,7 +20,7 @@ _SELECTING = "Selecting rows (in this order)"
 
 Sources = Annotated[
     list[str],
-    typer.Argument(metavar="RUNS...", help="A file, several files or a folder (one run each), or a shipped dataset"),
+    typer.Argument(metavar="RUNS", help="A file, several files or a folder (one run each), or a shipped dataset"),
 ]
 Columns = Annotated[
     list[str] | None,
