@@ -9,7 +9,7 @@ beyond z standard errors, which is further out where few seeds make the standard
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -23,9 +23,11 @@ __all__ = [
     "CheckResult",
     "Judgement",
     "Verdict",
+    "judge_above",
     "judge_equality",
     "judge_every_sample",
     "judge_margin",
+    "judge_sampled_above",
     "judge_sampled_equality",
     "judge_sampled_margin",
     "simultaneous_z",
@@ -165,6 +167,15 @@ def judge_margin(limits: ArrayLike, values: ArrayLike, layers: ArrayLike) -> Jud
     return Judgement(verdict, float(np.atleast_1d(limit)[at]), float(np.atleast_1d(value)[at]), layer=layer)
 
 
+def judge_above(limits: ArrayLike, values: ArrayLike, layers: ArrayLike) -> Judgement:
+    """Judge the strict claim values > limits in exact arithmetic, see `judge_margin`."""
+    return _mirrored(judge_margin(np.negative(limits), np.negative(values), layers))
+
+
+def _mirrored(found: Judgement) -> Judgement:
+    return replace(found, predicted=-found.predicted, estimated=-found.estimated)
+
+
 def simultaneous_z(n_seeds: int, n_layers: int) -> float:
     """Return the number of standard errors that decides a layer, Bonferroni over layers, Student's t over seeds."""
     return float(stats.t.isf(FALSE_ALARM / (2 * n_layers), max(n_seeds - 1, 1)))
@@ -199,6 +210,11 @@ def judge_sampled_margin(limits: ArrayLike, values: ArrayLike, layers: ArrayLike
     layer = None if verdict is Verdict.HOLDS else int(np.asarray(layers)[at])
     found = (float(limit[:, at].mean()), float(value[:, at].mean()), float(error[at]))
     return Judgement(verdict, *found, layer=layer, n_samples=n_seeds)
+
+
+def judge_sampled_above(limits: ArrayLike, values: ArrayLike, layers: ArrayLike) -> Judgement:
+    """Judge values > limits from independent seeds, see `judge_sampled_margin`."""
+    return _mirrored(judge_sampled_margin(np.negative(limits), np.negative(values), layers))
 
 
 def judge_every_sample(limit: float, largest: ArrayLike) -> Judgement:

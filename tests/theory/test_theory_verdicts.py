@@ -8,9 +8,11 @@ from scalefit.theory.verdict import (
     MIN_SEEDS,
     Assumption,
     CheckResult,
+    judge_above,
     judge_equality,
     judge_every_sample,
     judge_margin,
+    judge_sampled_above,
     judge_sampled_equality,
     judge_sampled_margin,
     simultaneous_z,
@@ -80,6 +82,16 @@ def test_equality_from_few_seeds_is_violated_only_beyond_their_own_t_quantile():
     verdicts = {z: judge_sampled_equality(z * error, values, largest_error=1.0).verdict for z in (3, 6, 9)}
     assert simultaneous_z(8, 1) > 7
     assert verdicts == {3: Verdict.HOLDS, 6: Verdict.INCONCLUSIVE, 9: Verdict.VIOLATED}
+
+
+def test_claims_of_more_than_a_limit_report_limit_and_value_in_their_places():
+    found = judge_above([1.0, 2.0], [1.5, 1.9], [1, 2])
+    assert (found.verdict, found.predicted, found.estimated, found.layer) == (Verdict.VIOLATED, 2.0, 1.9, 2)
+    assert judge_above(0.0, 3.0, [1]).verdict is Verdict.HOLDS
+    found = judge_sampled_above(0.0, noisy([1.0, 2.0], 0.1), [1, 2])
+    assert found.verdict is Verdict.HOLDS
+    assert (found.predicted, found.estimated) == (0.0, pytest.approx(1.0, abs=0.05))
+    assert judge_sampled_above(0.0, noisy([-1.0], 0.1), [1]).verdict is Verdict.VIOLATED
 
 
 def test_one_sample_refutes_what_is_claimed_of_every_one():

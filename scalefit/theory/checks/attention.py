@@ -13,7 +13,7 @@ from scalefit.theory.recursion import harmonic
 from scalefit.theory.simulate import seed_generators
 from scalefit.theory.simulate_attention import measured_over_published, second_site_ratios
 from scalefit.theory.simulate_blocks import BlockSetting
-from scalefit.theory.verdict import judge_equality, judge_sampled_equality, judge_sampled_margin
+from scalefit.theory.verdict import judge_equality, judge_sampled_above, judge_sampled_equality
 
 __all__ = ["CHECKS"]
 
@@ -55,7 +55,7 @@ def second_site_ratio(sampling: Sampling) -> Iterator[Finding]:
     for start, what in ((1.0, "unit embeddings"), (4e-4, "embeddings of deviation .02")):
         setting = BlockSetting(1, tokens=64, start=start)
         q = second_site_ratios(Norm("bhyt", lam=2), setting, n_seeds=sampling.count(64), seed=sampling.seed)
-        found = judge_sampled_margin(q.mean(axis=1, keepdims=True), 1.0, [1])
+        found = judge_sampled_above(1.0, q.mean(axis=1, keepdims=True), [1])
         yield Finding(f"{what}, T = 64: mean q > 1", found)
 
 

@@ -13,7 +13,7 @@ from scalefit.theory.moments import tanh_second_moment
 from scalefit.theory.norms import Norm
 from scalefit.theory.recursion import norm_path
 from scalefit.theory.search import DROPPABLE, search_counterexamples
-from scalefit.theory.verdict import Judgement, judge_equality, judge_margin
+from scalefit.theory.verdict import Judgement, judge_above, judge_equality, judge_margin
 
 __all__ = ["CHECKS"]
 
@@ -83,19 +83,19 @@ def second_site(_: Sampling) -> Iterator[Finding]:
         exact = (critical_ratio(depth, Criterion.INCREMENTS) / norm.ratio) ** 2
         above = norm.second_moment(depth, 1.0, variance_ratio=1.001 * exact)
         yield Finding(
-            f"lambda {lam}, L = {depth}: q = {1.001 * exact:.4g} breaks it", judge_margin(above, limit, [depth])
+            f"lambda {lam}, L = {depth}: q = {1.001 * exact:.4g} breaks it", judge_above(limit, above, [depth])
         )
 
 
 @theorem_check("counterexamples", "random search: none inside the assumptions, some as soon as one is dropped")
 def counterexamples(sampling: Sampling) -> Iterator[Finding]:
     inside = search_counterexamples(seed=sampling.seed, n_draws=4000)
-    judged = judge_margin(inside.smallest_margin, 0.0, [inside.earliest.layer if inside.earliest else 0])
+    judged = judge_above(0.0, inside.smallest_margin, [inside.earliest.layer if inside.earliest else 0])
     yield Finding(f"{inside.n_draws} stacks inside: smallest relative margin is positive", judged)
     for name in DROPPABLE:
         outside = search_counterexamples(name, seed=sampling.seed, n_draws=4000)
         layer = f", the earliest after {outside.earliest.layer} blocks" if outside.earliest else ""
-        judged = judge_margin(outside.n_violations, 0.0, [0])
+        judged = judge_above(0.0, outside.n_violations, [0])
         yield Finding(f"{name} dropped: {outside.n_violations} of {outside.n_draws} violate{layer}", judged)
 
 

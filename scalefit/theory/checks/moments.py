@@ -18,7 +18,13 @@ from scalefit.theory.moments import (
 )
 from scalefit.theory.norms import Norm
 from scalefit.theory.simulate import seed_generators
-from scalefit.theory.verdict import judge_equality, judge_every_sample, judge_margin, judge_sampled_equality
+from scalefit.theory.verdict import (
+    judge_above,
+    judge_equality,
+    judge_every_sample,
+    judge_margin,
+    judge_sampled_equality,
+)
 
 __all__ = ["CHECKS"]
 
@@ -72,11 +78,11 @@ def ideal_form_mean(_: Sampling) -> Iterator[Finding]:
     yield Finding("kappa 10, lambda 0.01: the second moment itself crosses a^2 there", found)
     # at lambda = 1 the curvature of tanh delays it
     later = brentq(lambda t: float(ideal_second_moment(1, 10, t)) - 0.1**2, 0.05, 5.0)
-    found = judge_margin(later, ideal_break_even(10), [1])
+    found = judge_above(ideal_break_even(10), later, [1])
     yield Finding(f"kappa 10, lambda 1: it crosses a^2 later, at t = {later:.3f}", found)
     for mean in (0.5, 10.0):
-        found = judge_margin(ideal_second_moment(1, 10, mean), 0.1**2, [1])
-        yield Finding(f"kappa 10, lambda 1: a^2 < second moment at t = {mean:g}", found)
+        found = judge_above(0.1**2, ideal_second_moment(1, 10, mean), [1])
+        yield Finding(f"kappa 10, lambda 1: second moment > a^2 at t = {mean:g}", found)
     t = np.linspace(0, 100, 2001)[1:]
     found = judge_margin(np.ones_like(t), ideal_moment_bound(1, 1, t), np.arange(t.size))
     yield Finding("kappa 1: no mean exceeds a^2", found)
@@ -109,7 +115,7 @@ def chebyshev(_: Sampling) -> Iterator[Finding]:
     for law in (INPUT_LAWS[name] for name in ("normal", "laplace", "student-t3")):
         for k in (1.5, 3.0, kappa):
             covered = float(2 * law.distribution.cdf(k) - 1)
-            found = judge_margin(covered, coverage_of_kappa(k), [1])
+            found = judge_above(coverage_of_kappa(k), covered, [1])
             yield Finding(f"{law.name}: more than {coverage_of_kappa(k):.4g} lie within {k:.3g} deviations", found)
     values, probabilities = three_point_law(kappa)
     inside = float(probabilities[np.abs(values) < kappa].sum())

@@ -15,7 +15,7 @@ from scalefit.theory.norms import Norm
 from scalefit.theory.recursion import norm_path
 from scalefit.theory.simulate import StackSetting, seed_generators, simulate_stack
 from scalefit.theory.simulate_blocks import BlockSetting, simulate_blocks, swiglu
-from scalefit.theory.verdict import judge_sampled_equality, judge_sampled_margin
+from scalefit.theory.verdict import judge_sampled_above, judge_sampled_equality, judge_sampled_margin
 
 __all__ = ["CHECKS"]
 
@@ -38,7 +38,7 @@ def stack_simulation(sampling: Sampling) -> Iterator[Finding]:
     paired = streams["control"].variance[:, -1] - streams["bhyt-exact"].variance[:, -1]
     found = judge_sampled_equality(predicted, paired, largest_error=0.02 * predicted)
     yield Finding(f"control - bhyt-exact, paired by seed: {predicted:.5f}", found)
-    found = judge_sampled_margin(paired[:, None], 0.0, [64])
+    found = judge_sampled_above(0.0, paired[:, None], [64])
     yield Finding("bhyt-exact < control, paired by seed: 1.628 is told from 1.640", found)
 
 
