@@ -180,7 +180,7 @@ def test_feasible_shapes_are_the_best_of_all_in_reach(chin203_fit, limits):
     allowed = np.all([limit.excess(v, u) <= 1e-12 for limit in plan.limits], axis=0)
     many = plan_of({name: np.full(allowed.sum(), x) for name, x in chin203_fit.params.items()}, Budget(**limits))
     losses = np.sort(many.loss(v[allowed], u[allowed]))
-    assert best.feasible[0].loss == pytest.approx(losses[0], rel=1e-12)
+    assert [option.loss for option in best.feasible] == pytest.approx(losses[:3], rel=1e-12)
     for option in best.feasible:
         assert option.width % 128 == 0
         assert option.depth % 2 == 0
@@ -191,6 +191,15 @@ def test_feasible_shapes_are_the_best_of_all_in_reach(chin203_fit, limits):
         assert option.cached == 2 * option.width * option.depth
         for limit in plan.limits:
             assert limit.size(option.width, option.depth) <= limit.bound * (1 + 1e-9)
+
+
+def test_heads_come_in_the_groups_that_share_keys_and_values(chin203_fit):
+    space = Space(count=parse_count("llama:heads_per_kv=6,attention_ratio=0.5"))
+    best = optimal_shape(chin203_fit, params=8e9, space=space)
+    assert len(best.feasible) == 5
+    for option in best.feasible:
+        assert option.heads == 0.5 * option.width / 64
+        assert option.heads % 6 == 0
 
 
 def test_flat_ranges_cost_what_they_say(chin203_fit):

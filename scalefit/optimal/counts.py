@@ -48,6 +48,8 @@ class Count:
         Operations of generating one token.
     cache : Size
         Numbers that the key-value cache holds per token of context.
+    attention_ratio, heads_per_kv : float
+        As in `Transformer`: heads x head size over the width, and query heads that share keys and values.
     """
 
     name: str
@@ -55,6 +57,8 @@ class Count:
     training_flops: Size
     inference_flops: Size
     cache: Size
+    attention_ratio: float = 1.0
+    heads_per_kv: float = 1.0
 
     def train(self, width: ArrayLike, depth: ArrayLike, tokens: ArrayLike) -> Array:
         """Training compute of a run, in floating-point operations."""
@@ -130,8 +134,10 @@ class Transformer:
 
     def __post_init__(self) -> None:
         for name in ("mlp_ratio", "attention_ratio", "heads_per_kv"):
-            if not getattr(self, name) > 0:
-                raise OptionError(f"{name} is {getattr(self, name):g} and must be positive")
+            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
+                raise OptionError(f"{name} is {getattr(self, name):g} and must be positive and finite")
+        if self.heads_per_kv < 1:
+            raise OptionError(f"heads_per_kv is {self.heads_per_kv:g} and must be at least 1, which is plain attention")
         for name in ("vocabulary", "norms", "positions", "context"):
             if getattr(self, name) < 0:
                 raise OptionError(f"{name} is {getattr(self, name)} and must not be negative; 0 leaves it out")
@@ -162,7 +168,8 @@ class Transformer:
         attention = 4.0 * self.context * self.attention_ratio
         forward = Posynomial(((2 * self.layer_matrices, 2, 1), (attention, 1, 1), (2.0 * self.vocabulary, 1, 0)))
         cache = Posynomial(((2 * self.attention_ratio / self.heads_per_kv, 1, 1),))
-        return Count(name, params, forward.scaled(TRAINING), forward, cache)
+        ratios = self.attention_ratio, self.heads_per_kv
+        return Count(name, params, forward.scaled(TRAINING), forward, cache, *ratios)
 
 
 PRESETS = {
@@ -258,7 +265,7 @@ def _setting(value: str, kind: type, what: str) -> Any:
     except ValueError:
         raise OptionError(f"{what} is {value!r} and must be a number") from None
     if kind is int:
-        if number != int(number):
+        if not number.is_integer():
             raise OptionError(f"{what} is {value} and must be a whole number")
         return int(number)
     return number

@@ -90,8 +90,8 @@ class FeasibleShape:
 def feasible_shapes(plan: Plan, log_width: float, loss: float, rounding: Rounding) -> tuple[FeasibleShape, ...]:
     """Name the best shapes that can be built within the budget, best first; none where none fits.
 
-    For each width near the optimum the best depth is one of the two whole numbers around the best real one, since
-    the loss is convex in ln depth.
+    At each width near the optimum the best n depths are among the n whole numbers on either side of the best real
+    one, since the loss is convex in ln depth. Heads come in whole groups that share keys and values.
 
     Parameters
     ----------
@@ -105,9 +105,9 @@ def feasible_shapes(plan: Plan, log_width: float, loss: float, rounding: Roundin
     if not len(widths):
         return ()
     real = np.exp(_best_depth(plan, np.log(widths))) / rounding.layers
-    whole = np.concatenate([np.floor(real + AT_LIMIT), np.ceil(real - AT_LIMIT)]) * rounding.layers
-    shapes = np.unique(np.stack([np.tile(widths, 2), whole], axis=1), axis=0)
-    width, depth = shapes[shapes[:, 1] > 0].T
+    near = np.arange(1 - rounding.n_best, rounding.n_best + 1)
+    whole = rounding.layers * (np.floor(real + AT_LIMIT)[:, None] + near)
+    width, depth = np.repeat(widths, len(near))[whole.ravel() > 0], whole[whole > 0]
     v, u = np.log(width), np.log(depth)
     fits = (u >= plan.u_range[0]) & (u <= plan.u_range[1])
     for limit in plan.limits:
@@ -131,7 +131,7 @@ def _described(
     return FeasibleShape(
         width=int(width),
         depth=int(depth),
-        heads=int(width) // rounding.head_size,
+        heads=round(count.attention_ratio * width / rounding.head_size),
         tokens=float(tokens),
         params=float(count.params(width, depth)),
         flops=float(count.train(width, depth, tokens)),
@@ -153,11 +153,20 @@ def _widths(plan: Plan, log_width: float, rounding: Rounding) -> Array:
         first = max(first, middle - MOST_WIDTHS // 2)
         last = min(last, first + MOST_WIDTHS)
     widths = step * np.arange(first, last + 1, dtype=np.float64)
+    widths = widths[_whole_heads(plan, widths, rounding)]
     smallest = np.full(len(widths), plan.u_range[0])
     fits = np.ones(len(widths), dtype=bool)
     for limit in plan.limits:
         fits &= limit.excess(np.log(widths), smallest) <= AT_LIMIT
     return widths[fits]
+
+
+def _whole_heads(plan: Plan, widths: Array, rounding: Rounding) -> NDArray[np.bool_]:
+    """Which widths hold whole heads, in whole groups where the group is a whole number."""
+    count = plan.space.count
+    group = count.heads_per_kv if float(count.heads_per_kv).is_integer() else 1.0
+    groups = count.attention_ratio * widths / (rounding.head_size * group)
+    return np.asarray(np.abs(groups - np.round(groups)) <= AT_LIMIT * groups)
 
 
 def _best_depth(plan: Plan, v: Array) -> Array:
