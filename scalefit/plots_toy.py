@@ -20,6 +20,9 @@ __all__ = ["plot_exponents", "plot_loss_against_depth", "plot_paths", "plot_tota
 COLOURS = {"tied": "#1f77b4", "independent": "#d62728"}
 MARKERS = "os^Dv<>Pp"
 
+PATHS = {"angle": "angle between successive updates (degrees)", "coherence": "|sum of updates| / sum of |update|"}
+"""Columns that tell how states move, with their names on an axis; a teacher's open with ``teacher_``."""
+
 MOST_TICKS = 6
 """With more points than this an axis keeps its own ticks."""
 
@@ -34,7 +37,9 @@ def sweep_figures(table: pd.DataFrame, found: Sequence[DepthExponent]) -> dict[s
     found : sequence of DepthExponent
         Their exponents; none at a fixed total number of hidden units.
     """
-    figures = {"paths": plot_paths(table)}
+    figures: dict[str, Figure] = {}
+    if PATHS.keys() <= set(table.columns):
+        figures["paths"] = plot_paths(table)
     if total_units(table) is not None:
         return {**figures, "total_units": plot_total_units(table)}
     figures["loss_depth"] = plot_loss_against_depth(table, found)
@@ -130,8 +135,7 @@ def plot_paths(table: pd.DataFrame) -> Figure:
 
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     panels = figure.subplots(1, 2)
-    names = {"angle": "angle between successive updates (degrees)", "coherence": "|sum of updates| / sum of |update|"}
-    for axes, (column, name) in zip(panels, names.items(), strict=True):
+    for axes, (column, name) in zip(panels, PATHS.items(), strict=True):
         for (label, condition), marker in zip(by_condition(table), cycle(MARKERS), strict=False):
             rows, colour = _trained(condition, condition["horizon"].max()), _colour(label)
             found = rows.groupby("depth")[column].agg(["mean", "min", "max"])

@@ -286,3 +286,26 @@ def test_reading_names_what_is_missing(tmp_path: Path) -> None:
     sweep(lambda d, *_: d**-2.0).drop(columns="seed").to_csv(tmp_path / "results.csv", index=False)
     with pytest.raises(DataError, match="no column 'seed'"):
         read_sweep(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "sentence"),
+    [
+        ("loss", "abc", "line 5 of .*: loss is abc and must be a number"),
+        ("loss", -1.0, "line 5 of .*: loss is -1.0 and must be positive"),
+        ("depth", "deep", "line 5 of .*: depth is deep and must be a number"),
+    ],
+)
+def test_a_wrong_cell_is_named_by_its_line(tmp_path: Path, column: str, cell: object, sentence: str) -> None:
+    table = sweep(lambda d, *_: d**-2.0).astype({column: object})
+    table.loc[3, column] = cell
+    table.to_csv(tmp_path / "results.csv", index=False)
+    with pytest.raises(DataError, match=sentence):
+        read_sweep(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b'a,b\n"1,2\n3'])
+def test_a_file_that_is_no_table_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "results.csv").write_bytes(content)
+    with pytest.raises(DataError, match=r"results\.csv is no CSV table"):
+        read_sweep(tmp_path)

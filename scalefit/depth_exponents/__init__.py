@@ -12,8 +12,8 @@ Chance enters through the teachers: intervals are Student's t over per-teacher e
 A sweep at a fixed total number of hidden units asks for no exponent: `units_controls` compares its losses.
 """
 
-from scalefit.depth_exponents.analysis import depth_exponents, read_sweep
-from scalefit.depth_exponents.cells import by_condition, finite_teacher_factor, total_units
+from scalefit.depth_exponents.analysis import depth_exponents
+from scalefit.depth_exponents.cells import finite_teacher_factor
 from scalefit.depth_exponents.results import (
     DepthExponent,
     Estimate,
@@ -22,6 +22,7 @@ from scalefit.depth_exponents.results import (
     longest_horizons,
     to_document,
 )
+from scalefit.depth_exponents.table import by_condition, read_sweep, total_units
 from scalefit.depth_exponents.units import UnitsControl, describe_units, units_controls, units_document
 
 __all__ = [

@@ -3,46 +3,24 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from scalefit.datasets import dataset_path, list_datasets
-from scalefit.depth_exponents.cells import CONDITION, Array, Cell, by_condition, check_table, total_units
+from scalefit.depth_exponents.cells import Array, Cell
 from scalefit.depth_exponents.remarks import cell_warnings
 from scalefit.depth_exponents.results import DepthExponent, Estimate, LocalSlope
+from scalefit.depth_exponents.table import by_condition, check_table, total_units
 from scalefit.errors import DataError
 
-__all__ = ["depth_exponents", "read_sweep"]
+__all__ = ["depth_exponents"]
 
 HALF = (0.4, 0.6)
 """A horizon between these fractions of another counts as its half."""
 
 AGREEMENT = 0.1
 """Exponents of two horizons agree within this or two standard errors of their difference."""
-
-
-def read_sweep(path: str | Path) -> pd.DataFrame:
-    """Read the results table of a sweep: a CSV file, a folder that holds ``results.csv``, or a shipped table.
-
-    Raises
-    ------
-    DataError
-        There is no such file, or a column is missing.
-    """
-    path = Path(path)
-    if not path.exists() and str(path) in list_datasets():
-        path = dataset_path(str(path))
-    path = path / "results.csv" if path.is_dir() else path
-    if not path.is_file():
-        raise DataError(f"{path} does not exist; give a results.csv, the folder of a sweep or a shipped table")
-    table = pd.read_csv(path)
-    needed = [*CONDITION, "seed", "depth", "hidden_units", "horizon", "annealed", "status", "loss", "teacher_depth"]
-    if missing := [name for name in needed if name not in table]:
-        raise DataError(f"{path} has no column {missing[0]!r}; a sweep's results have {', '.join(needed)}")
-    return table
 
 
 def depth_exponents(

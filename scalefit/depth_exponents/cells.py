@@ -1,79 +1,26 @@
-"""A sweep's table cut into conditions; one condition at one horizon: losses by teacher and depth, fits."""
+"""One condition at one horizon: its losses by teacher and depth, the fits of every teacher."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from scalefit.depth_exponents.table import CONDITION
 from scalefit.errors import DataError
 from scalefit.fitting import FitStatus, fit
 from scalefit.runs import Runs
 
-__all__ = [
-    "CONDITION",
-    "VARIANTS",
-    "Cell",
-    "by_condition",
-    "check_table",
-    "finite_teacher_factor",
-    "total_units",
-]
+__all__ = ["VARIANTS", "Cell", "finite_teacher_factor"]
 
 Array = NDArray[np.float64]
-
-CONDITION = ("kind", "gain", "width", "objective", "temperature", "integrator", "target")
-"""Columns that tell apart what is fitted separately; seeds are the teachers, horizons are compared."""
 
 VARIANTS = {"no-floor": "depth", "floor": "depth", "finite-teacher": "effective_depth"}
 """Column of the power term, by variant."""
 
 LEAST_DEPTHS = 3
-
-
-def check_table(table: pd.DataFrame, *, allow_unannealed: bool) -> None:
-    """Refuse a table that is empty, not annealed, or holds a student twice.
-
-    Raises
-    ------
-    DataError
-    """
-    if table.empty:
-        raise DataError("the sweep has no finished student yet; resume it first")
-    if not allow_unannealed and not table["annealed"].all():
-        raise DataError(
-            f"{int((~table['annealed']).sum())} of {len(table)} losses were measured before the rate was annealed, "
-            "and exponents from them measure the schedule; train with an annealed schedule, "
-            "or pass --allow-unannealed"
-        )
-    student = [*CONDITION, "horizon", "seed", "depth"]
-    if (twice := table.duplicated(student)).any():
-        row = table[twice].iloc[0]
-        raise DataError(
-            f"the {row['kind']} student of seed {row['seed']}, depth {row['depth']} and horizon {row['horizon']} "
-            "stands in the table more than once; analyse one sweep at a time"
-        )
-
-
-def total_units(table: pd.DataFrame) -> int | None:
-    """Depth times hidden units where the table keeps it fixed while hidden units vary, otherwise ``None``."""
-    products = (table["depth"] * table["hidden_units"]).unique()
-    return int(products[0]) if len(products) == 1 and table["hidden_units"].nunique() > 1 else None
-
-
-def by_condition(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the label and the rows of every condition; labels name the kind and what else varies."""
-    varying = [name for name in CONDITION[1:] if table[name].nunique(dropna=False) > 1]
-    for _, rows in table.groupby(list(CONDITION), dropna=False, sort=True):
-        values = {name: rows[name].iloc[0] for name in varying}
-        parts = [
-            f"{name}={value:g}" if isinstance(value, float) else str(value)
-            for name, value in values.items()
-            if pd.notna(value)
-        ]
-        yield " ".join([str(rows["kind"].iloc[0]), *parts]), rows
 
 
 def finite_teacher_factor(depths: Sequence[int], teacher_depth: int) -> float:

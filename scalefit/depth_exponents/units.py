@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from scalefit.depth_exponents.cells import by_condition, check_table, total_units
+from scalefit.depth_exponents.table import by_condition, check_table, total_units
 from scalefit.errors import DataError
 
 __all__ = ["UnitsControl", "describe_units", "units_controls", "units_document"]
