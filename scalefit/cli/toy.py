@@ -102,10 +102,7 @@ def _config(action: str, folder: str | None, device: str | None) -> SweepConfig:
             raise OptionError(
                 f"configuration file {action} does not exist; scalefit toy list --json shows the presets'"
             )
-        try:
-            config = SweepConfig.from_dict(json.loads(path.read_text()))
-        except json.JSONDecodeError as error:
-            raise OptionError(f"configuration file {action} is not JSON: line {error.lineno}, {error.msg}") from None
+        config = SweepConfig.from_file(path)
     else:
         config = preset(action)
     return config if device is None else replace(config, device=device)

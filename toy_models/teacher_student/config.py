@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from scalefit.errors import OptionError
@@ -223,6 +224,23 @@ class SweepConfig:
         """JSON-ready content, tuples as lists."""
         content: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return content
+
+    @classmethod
+    def from_file(cls, path: Path) -> SweepConfig:
+        """Read a configuration's JSON file.
+
+        Raises
+        ------
+        OptionError
+            The file is no JSON, or as for `from_dict`.
+        """
+        try:
+            content = json.loads(path.read_bytes())
+        except json.JSONDecodeError as error:
+            raise OptionError(f"{path} is not JSON: line {error.lineno}, {error.msg}; correct or restore it") from None
+        except UnicodeDecodeError:
+            raise OptionError(f"{path} is not JSON: it is not UTF-8 text; correct or restore it") from None
+        return cls.from_dict(content)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> SweepConfig:

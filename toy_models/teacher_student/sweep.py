@@ -86,13 +86,7 @@ def load_config(folder: str | Path) -> SweepConfig:
         raise OptionError(
             f"{folder} holds no sweep (config.json is missing); start one with: scalefit toy PRESET -o {folder}"
         )
-    try:
-        content = json.loads(path.read_text())
-    except json.JSONDecodeError as error:
-        raise OptionError(
-            f"{path} is not JSON (line {error.lineno}: {error.msg}); restore it or start again elsewhere"
-        ) from None
-    return SweepConfig.from_dict(content)
+    return SweepConfig.from_file(path)
 
 
 def run_sweep(

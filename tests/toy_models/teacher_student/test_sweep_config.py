@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -119,6 +120,13 @@ def test_a_horizon_is_rounded_to_the_nearest_step() -> None:
     # 100 * 0.07 is 7.000000000000001.
     config = replace(PRESETS["smoke"], steps=100, horizons=(1.0, 0.07, 0.001))
     assert [config.horizon_steps(horizon) for horizon in config.horizons] == [100, 7, 1]
+
+
+@pytest.mark.parametrize(("content", "sentence"), [(b"{", "line 1"), (b"\xff\xfe\xff", "it is not UTF-8 text")])
+def test_a_file_that_is_no_json_is_named(tmp_path: Path, content: bytes, sentence: str) -> None:
+    (tmp_path / "mine.json").write_bytes(content)
+    with pytest.raises(OptionError, match=f"mine.json is not JSON: {sentence}"):
+        SweepConfig.from_file(tmp_path / "mine.json")
 
 
 def test_json_that_is_no_object_is_refused() -> None:
