@@ -222,7 +222,7 @@ def test_other_refusals(chin203_fit, t27):
         suggest_runs(fit(t27), "alpha_depth")
 
 
-@pytest.mark.parametrize("text", ["", "a", "1:2", "2:1:3", "0,1", "1:2:0"])
+@pytest.mark.parametrize("text", ["", "a", "1:2", "2:1:3", "0,1", "1:2:0", "inf"])
 def test_levels_that_cannot_be_read(text):
-    with pytest.raises(OptionError, match="FROM:TO:HOW_MANY"):
+    with pytest.raises(OptionError, match=r"levels of depth .* (FROM:TO:HOW_MANY|positive number)"):
         parse_levels(text, "depth")

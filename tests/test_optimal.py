@@ -315,6 +315,15 @@ def test_budgets_out_of_range_are_refused(chin203_fit, limits, complaint):
         optimal_shape(chin203_fit, **limits)
 
 
+def test_a_budget_and_limits_are_not_both_taken(chin203_fit):
+    with pytest.raises(OptionError, match=r"not both"):
+        optimal_shape(chin203_fit, Budget(params=1e9), tokens=1e10)
+
+
+def test_budgets_may_carry_suffixes():
+    assert parse_budgets("7B,1.5T", "params") == (7e9, 1.5e12)
+
+
 def test_ranges_that_leave_nothing_are_refused(chin203_fit):
     with pytest.raises(OptionError, match=r"below the .* of the smallest model allowed"):
         optimal_shape(chin203_fit, params=1e6, space=Space(width=(4096, 8192)))

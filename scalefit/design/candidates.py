@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
 from scalefit.fitting import Fit
+from scalefit.optimal.budget import parse_values
 from scalefit.optimal.counts import BLOCKS, Count
 from scalefit.runs import Runs
 
@@ -124,19 +125,10 @@ def parse_levels(text: str, name: str) -> Array:
 
     Examples
     --------
-    >>> parse_levels("8,16", "depth").tolist(), parse_levels("1e9:1e11:3", "tokens").round(-6).tolist()
+    >>> parse_levels("8,16", "depth").tolist(), parse_levels("1B:1e11:3", "tokens").round(-6).tolist()
     ([8.0, 16.0], [1000000000.0, 10000000000.0, 100000000000.0])
     """
-    parts = text.split(":")
-    try:
-        if len(parts) == 3:
-            low, high, n = float(parts[0]), float(parts[1]), int(parts[2])
-            values = np.geomspace(low, high, n) if 0 < low <= high and n >= 1 else np.array([np.nan])
-            values = np.maximum(np.round(values), 1.0) if name == "depth" else values
-        else:
-            values = np.array([float(part) for part in text.split(",")])
-    except ValueError:
-        values = np.array([np.nan])
-    if not (np.isfinite(values) & (values > 0)).all():
-        raise OptionError(f"levels of {name} {text!r}: write positive numbers with commas, or FROM:TO:HOW_MANY")
-    return values
+    values = np.array(parse_values(text, f"levels of {name}"))
+    if not (values > 0).all():
+        raise OptionError(f"levels of {name} {text!r}: every level must be a positive number")
+    return np.maximum(np.round(values), 1.0) if name == "depth" and ":" in text else values

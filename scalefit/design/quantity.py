@@ -12,7 +12,7 @@ from scalefit.errors import OptionError
 from scalefit.expressions import did_you_mean
 from scalefit.fitting import Fit
 from scalefit.laws import Law
-from scalefit.optimal.budget import Budget, Space
+from scalefit.optimal.budget import Budget, Space, read_number
 from scalefit.optimal.plan import Plan
 from scalefit.optimal.search import find_shapes
 from scalefit.optimal.terms import ShapeLaw
@@ -88,7 +88,7 @@ def _settings(text: str, quantity: str) -> dict[str, float]:
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         try:
-            values[name] = float(value)
+            values[name] = read_number(value)
         except ValueError:
             raise OptionError(f"quantity {quantity!r}: {part.strip()!r} is not NAME=NUMBER") from None
         if not (math.isfinite(values[name]) and values[name] > 0):

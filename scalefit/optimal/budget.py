@@ -9,16 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
+from scalefit.ingest.numbers import Locale, parse_number
 from scalefit.optimal.counts import BLOCKS, Count
 from scalefit.optimal.serving import Serving
 from scalefit.optimal.sizes import Size
 
-__all__ = ["Budget", "Limit", "Space", "parse_budgets"]
+__all__ = ["Budget", "Limit", "Space", "parse_budgets", "parse_values", "read_number"]
 
 Array = NDArray[np.float64]
 Range = tuple[float, float]
 
-MAX_BUDGETS = 100_000
+MOST_VALUES = 100_000
 
 
 @dataclass(frozen=True)
@@ -155,25 +156,57 @@ class Space:
 
 
 def parse_budgets(text: str, name: str) -> tuple[float, ...]:
-    """Read budgets: one number, several with commas, or a sweep ``FROM:TO:HOW_MANY`` in equal ratios.
+    """Read budgets as `parse_values` does.
 
     Examples
     --------
-    >>> parse_budgets("1e9:1e11:3", "params")
+    >>> parse_budgets("1B:1e11:3", "params")
     (1000000000.0, 10000000000.0, 100000000000.0)
+    """
+    return parse_values(text, f"budget {name}")
+
+
+def parse_values(text: str, what: str) -> tuple[float, ...]:
+    """Read one number, several with commas, or a sweep ``FROM:TO:HOW_MANY`` in equal ratios.
+
+    Parameters
+    ----------
+    text : str
+        Numbers may end in K, M, B or T.
+    what : str
+        What the numbers are, for complaints.
+
+    Raises
+    ------
+    OptionError
+        If it is none of these.
     """
     parts = text.split(":")
     try:
         if len(parts) == 3:
-            low, high, n = float(parts[0]), float(parts[1]), int(parts[2])
-            if not (0 < low <= high and math.isfinite(high) and 2 <= n <= MAX_BUDGETS):
+            low, high, n = read_number(parts[0]), read_number(parts[1]), int(parts[2])
+            if not (0 < low <= high and math.isfinite(high) and 2 <= n <= MOST_VALUES):
                 raise ValueError
             return tuple(np.logspace(math.log10(low), math.log10(high), n).tolist())
         if len(parts) == 1:
-            return tuple(float(part) for part in text.split(","))
+            return tuple(read_number(part) for part in text.split(","))
     except ValueError:
         pass
     raise OptionError(
-        f"budget {name} {text!r} is not understood; write a number, numbers with commas, or a sweep FROM:TO:HOW_MANY "
-        f"of 2 to {MAX_BUDGETS} such as 1e9:1e12:13"
+        f"{what} {text!r} is not understood; write a number such as 7e9 or 7B, numbers with commas, or a sweep "
+        f"FROM:TO:HOW_MANY of 2 to {MOST_VALUES} such as 1e9:1e12:13"
     )
+
+
+def read_number(text: str) -> float:
+    """Read a number such as 7e9 or 7B.
+
+    Raises
+    ------
+    ValueError
+        If it is no finite number.
+    """
+    value = parse_number(text.strip(), Locale())
+    if value is None or math.isnan(value):
+        raise ValueError(text)
+    return value

@@ -47,8 +47,8 @@ def explain(shape: OptimalShape, fit: Fit, rounding: Rounding) -> tuple[Scalefit
         remarks.append(
             ScalefitWarning(
                 "no-feasible-shape",
-                f"no width that is a multiple of {rounding.width} with whole groups of heads, and depth that is a multiple "
-                f"of {rounding.layers}, fits the budget {shape.budget}.",
+                f"no width that is a multiple of {rounding.width} with whole groups of heads, and depth that is a "
+                f"multiple of {rounding.layers}, fits the budget {shape.budget}.",
                 "Lower --multiple, --head-size or --layers, widen the ranges, or raise the budget.",
                 {"multiple": rounding.width, "layers": rounding.layers},
             )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.errors import ScalefitWarning
+from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.fitting import Fit
 from scalefit.identifiability import Verdict
 from scalefit.optimal.budget import Budget, Space
@@ -158,7 +158,8 @@ def optimal_shape(
     Raises
     ------
     OptionError
-        If a limit is not positive or below the smallest model, or the law says nothing of the shape.
+        If a limit is not positive or below the smallest model, the law says nothing of the shape, or both a budget
+        and limits are given.
 
     Examples
     --------
@@ -169,6 +170,8 @@ def optimal_shape(
     (4085, 50, 81.8)
     """
     check_level(level)
+    if budget is not None and limits:
+        raise OptionError(f"give either a budget or its limits ({', '.join(limits)}) as keywords, not both")
     budget = budget or Budget(**limits)
     space, rounding = space or Space(), rounding or Rounding()
     plan = Plan(ShapeLaw.of(fit.law, fit.params), budget, space)

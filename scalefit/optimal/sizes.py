@@ -125,10 +125,6 @@ class Posynomial:
         """factor x N."""
         return Posynomial(tuple((factor * a, p, q) for a, p, q in self.terms))
 
-    def plus(self, other: Posynomial) -> Posynomial:
-        """The sum of two posynomials."""
-        return Posynomial((*self.terms, *other.terms))
-
 
 STEP = 1e-3
 """Step in ln of the numerical derivatives: with four points the first derivative errs by about 1e-12."""
