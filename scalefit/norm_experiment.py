@@ -35,6 +35,13 @@ BOUNDED = ("bhyt", "bhyt-exact", "bhyt-ideal", "control")
 """Norms that the bound, or the same argument, is about."""
 
 PER_SITE = ("second_moment", "increment_variance", "alignment", "variance_ratio")
+STATES = ("variance", "variance_next", "variance_median", "variance_median_next")
+SIZES = ("width", "hidden", "sequence_length", "initial_std")
+REQUIRED = {
+    "layers": ("norm", "seed", "stage", "block", "site", "gain", "saturation", *PER_SITE, *STATES),
+    "runs": ("norm", "seed", "status", "steps", "held_out_loss", "lam", "kappa", "alpha", *SIZES),
+}
+"""Columns of each table that are read here."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,13 @@ class NormTables:
             path = folder / f"norm_experiment_{name}.csv"
             if not path.is_file():
                 raise DataError(f"{path} is missing; run scalefit norms PRESET -o {folder} first")
-            frames.append(pd.read_csv(path))
+            frame = pd.read_csv(path)
+            missing = [column for column in REQUIRED[name] if column not in frame.columns]
+            if missing:
+                raise DataError(
+                    f"{path} lacks the columns {', '.join(missing)}; run scalefit norms again, to a new folder"
+                )
+            frames.append(frame)
         return cls(*frames)
 
     @classmethod

@@ -34,6 +34,8 @@ def norms(
         presets = _list_presets()
         typer.echo(json.dumps(presets) if as_json else "\n".join(f"{name:8} {text}" for name, text in presets.items()))
         return
+    if action != "plot":
+        _require_preset(action)
     path = _folder_of(action, folder, output)
     if action != "plot":
         _run(action, path, workers)
@@ -64,13 +66,17 @@ def _folder_of(action: str, folder: Path | None, output: Path | None) -> Path:
     return output
 
 
-def _run(preset: str, folder: Path, workers: int | None) -> None:
+def _require_preset(name: str) -> None:
     from scalefit.errors import OptionError
     from toy_models.transformer.config import PRESETS
-    from toy_models.transformer.experiment import run_experiment
 
-    if preset not in PRESETS:
-        raise OptionError(f"preset {preset!r} is unknown; the presets are {', '.join(PRESETS)}")
+    if name not in PRESETS:
+        raise OptionError(f"preset {name!r} is unknown; the presets are {', '.join(PRESETS)}")
+
+
+def _run(preset: str, folder: Path, workers: int | None) -> None:
+    from toy_models.transformer.config import PRESETS
+    from toy_models.transformer.experiment import run_experiment
 
     def progress(line: str) -> None:
         sys.stderr.write(f"{line}\n")

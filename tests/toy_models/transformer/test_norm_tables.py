@@ -98,6 +98,9 @@ def test_a_violation_is_reported_with_its_block(tables: NormTables) -> None:
 def test_missing_tables_and_streams_get_a_sentence(tmp_path: Path, tables: NormTables) -> None:
     with pytest.raises(DataError, match=r"norm_experiment_layers\.csv is missing; run scalefit norms"):
         NormTables.from_folder(tmp_path)
+    tables.layers.drop(columns=["gain", "stage"]).to_csv(tmp_path / "norm_experiment_layers.csv", index=False)
+    with pytest.raises(DataError, match=r"norm_experiment_layers\.csv lacks the columns stage, gain; run"):
+        NormTables.from_folder(tmp_path)
     with pytest.raises(DataError, match="no stream of bhyt with seed 7 at the stage 'start'"):
         compare_with_lns(tables, "bhyt", "start", 7)
 
@@ -137,6 +140,7 @@ def test_command_without_torch_gets_a_sentence() -> None:
     ("arguments", "message"),
     [
         (("huge", "-o", "x"), "error: preset 'huge' is unknown; the presets are laptop, smoke, gpu"),
+        (("huge",), "error: preset 'huge' is unknown; the presets are laptop, smoke, gpu"),
         (("smoke",), "error: a preset needs a folder for its tables: scalefit norms smoke -o FOLDER"),
         (("plot",), "error: plot needs the folder of an experiment: scalefit norms plot FOLDER"),
     ],
