@@ -40,6 +40,15 @@ def test_report_of_an_exponent_tied_to_a_fixed_one(t27: sf.Runs) -> None:
         assert line.split() == [name, "1.000", "-", "-", "fixed"]
 
 
+@pytest.mark.parametrize(("noise", "free"), [(0.0, True), (0.01, False)])
+@pytest.mark.parametrize("scale", [1.0, 1e-9])
+def test_a_table_without_noise_is_told_from_small_losses(noise: float, free: bool, scale: float) -> None:
+    columns = t27_columns(noise)
+    columns["loss"] *= scale
+    text = sf.describe(sf.fit(sf.Runs.from_columns(columns), objective="mse", n_starts=4))
+    assert ("the table holds no noise" in text) is free
+
+
 def test_report_of_a_floor_at_zero() -> None:
     text = sf.describe(sf.fit(sf.load_dataset("gemstones"), objective="log-huber:1e-3"))
     line = next(line for line in text.splitlines() if line.startswith("L0"))

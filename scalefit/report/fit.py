@@ -37,21 +37,22 @@ def fit_report(fit: Fit) -> RenderableType:
         Text(""),
         Text.assemble((fit.status.value, _COLOURS[fit.status]), f": {fit.status.sentence}"),
         _certificate_line(fit),
-        _residual_line(document),
-        *_largest_residuals(document),
+        *_residual_lines(fit, document),
         *([Text(""), remarks(fit.warnings)] if fit.warnings else []),
     )
 
 
-def _largest_residuals(document: dict[str, Any]) -> list[RenderableType]:
-    """The rows the law fits worst; nothing where it passes through all of them."""
-    if document["residuals"]["rms"] < NOISE_FREE:
-        return []
+def _residual_lines(fit: Fit, document: dict[str, Any]) -> list[RenderableType]:
+    """Size of the residuals and the rows the law fits worst, or that it passes through all of them."""
+    scale = 1.0 if fit.objective.log else float(fit.runs["loss"].min())
+    if document["residuals"]["rms"] < NOISE_FREE * scale:
+        return [Text("the law passes through every row: the table holds no noise")]
     rows = [
         [r["row"], number(r["observed"]), number(r["predicted"]), f"{r['residual']:+.4f}"]
         for r in document["residuals"]["largest"]
     ]
-    return [Text(""), table(["largest residuals", "observed", "predicted", "residual"], rows)]
+    worst = table(["largest residuals", "observed", "predicted", "residual"], rows)
+    return [_residual_line(document), Text(""), worst]
 
 
 def _law_text(fit: Fit) -> str:
@@ -103,8 +104,6 @@ def _certificate_line(fit: Fit) -> Text:
 
 def _residual_line(document: dict[str, Any]) -> Text:
     residuals = document["residuals"]
-    if residuals["rms"] < NOISE_FREE:
-        return Text("the law passes through every row: the table holds no noise")
     return Text(
         f"objective {document['objective']['value']:.5g}; residuals in {residuals['unit']}: "
         f"root mean square {number(residuals['rms'], 3)}, median size {number(residuals['median_absolute'], 3)}"
