@@ -28,7 +28,7 @@ REPLICATES = 1_000
 TIMED = 200
 """Replicates of the slow contestants that are timed; their times are scaled."""
 
-REPEATS = 7
+REPEATS = 5
 
 
 @dataclass(frozen=True)

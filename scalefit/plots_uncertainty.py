@@ -42,7 +42,7 @@ def _draw_intervals(axes: Axes, result: Comparison, name: str) -> None:
     log = name.startswith("c_") and min(ends, default=0) > 0
     axes.axvline(result.fit.params[name], color=GUIDE, linewidth=1)
     if log:
-        axes.set_xscale("log")
+        _log_axis(axes)
     span = (max(ends) - min(ends)) if ends else 1.0
     for row, (method, intervals) in enumerate(result.intervals.items()):
         if name not in intervals:
@@ -59,6 +59,15 @@ def _draw_intervals(axes: Axes, result: Comparison, name: str) -> None:
         if not math.isfinite(high):
             axes.plot(shown[1], row, marker=">", color=colour)
     axes.set_title(name, fontsize=10)
+
+
+def _log_axis(axes: Axes) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_profile(axes: Axes, result: Comparison, name: str) -> None:
