@@ -2,8 +2,9 @@
 
 ``python benchmarks/bench_toy.py [REPEATS]`` prints seconds a sweep-step (one step of every student of a teacher)
 with every core busy, ratios, and the share of the floor that matrix products alone would allow. The naive
-arrangements train one `ResidualNet` after the other with autograd and the library's fused Adam; on the paper's
-sizes as one process with all threads and as one process a core. The stack runs as one process a core.
+arrangements train one `ResidualNet` after the other with autograd and the library's fused Adam, as one process a
+core and, where they compute the teacher anew, also as one process with all threads. The stack runs as one process
+a core.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 from scipy.optimize import brentq
 
+from scalefit.errors import OptionError
 from toy_models.teacher_student.config import Pack, SweepConfig, Teacher
 from toy_models.teacher_student.data import Source, Teachers
 from toy_models.teacher_student.losses import HeadLoss
@@ -40,7 +41,7 @@ def matched_gain(config: SweepConfig, kind: str, reference: Teacher) -> float:
 
     Raises
     ------
-    ValueError
+    OptionError
         No gain between 1e-3 and 1e3 does.
     """
     goal = teacher_paths(config, reference).displacement.mean().item()
@@ -48,6 +49,8 @@ def matched_gain(config: SweepConfig, kind: str, reference: Teacher) -> float:
     def excess(gain: float) -> float:
         return teacher_paths(config, Teacher(kind, gain)).displacement.mean().item() - goal
 
+    if excess(1e-3) > 0 or excess(1e3) < 0:
+        raise OptionError(f"no gain of {kind} teachers between 0.001 and 1000 moves the state by {goal:.3g}")
     return float(brentq(excess, 1e-3, 1e3, xtol=1e-4))
 
 
@@ -68,7 +71,7 @@ def kl_over_second_order(trainer: Trainer) -> torch.Tensor:
     """
     if not isinstance(trainer.loss, HeadLoss):
         raise TypeError(f"the pack's loss is {trainer.pack.loss} and must be kl")
-    kl = torch.zeros(trainer.stack.count, dtype=torch.float64)
+    kl = torch.zeros(trainer.stack.count, dtype=torch.float64, device=trainer.config.device)
     second = torch.zeros_like(kl)
     for i in range(trainer.config.eval_samples // trainer.config.batch):
         batch = trainer.source.evaluation(i)

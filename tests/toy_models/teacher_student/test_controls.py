@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from scalefit.depth_exponents import depth_exponents, read_sweep
+from scalefit.errors import OptionError
 from toy_models.teacher_student.config import SweepConfig, Teacher
 from toy_models.teacher_student.controls import kl_over_second_order, matched_gain, teacher_paths
 from toy_models.teacher_student.networks import ResidualNet
@@ -37,6 +38,12 @@ def test_the_equal_displacement_preset_has_equal_displacement() -> None:
     config = PRESETS["equal-displacement"]
     tied, independent = config.teachers
     assert matched_gain(config, "tied", independent) == pytest.approx(tied.gain, abs=1e-3)
+
+
+def test_a_displacement_out_of_reach_is_said() -> None:
+    config = replace(PRESETS["smoke"], seeds=(0,))
+    with pytest.raises(OptionError, match="no gain of independent teachers between"):
+        matched_gain(config, "independent", Teacher("tied", 1e6))
 
 
 def untrained(name: str, folder: Path) -> dict[str, float]:
