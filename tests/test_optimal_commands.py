@@ -38,6 +38,13 @@ def test_optimal_report_and_figure(tmp_path):
     assert run(*words, folder=tmp_path).returncode == 2
 
 
+def test_limits_of_serving_name_what_they_assume(tmp_path):
+    words = ("optimal", *CHINCHILLA, "--latency", "0.01", "--serving", "bandwidth=3.35e12", "--methods", "none")
+    assert "bandwidth=3.35e+12,layer_seconds=1e-05" in run(*words, folder=tmp_path).stdout
+    (shape,) = json.loads(run(*words, "--json", folder=tmp_path).stdout)
+    assert shape["serving"]["bandwidth"] == 3.35e12
+
+
 def test_two_runs_of_one_command_print_the_same(tmp_path):
     words = ("optimal", *CHINCHILLA, "--flops", "1e21", "--methods", "pairs,importance", "--resamples", "60", "--json")
     assert run(*words, folder=tmp_path).stdout == run(*words, folder=tmp_path).stdout
@@ -56,7 +63,7 @@ def test_a_table_on_one_line_ends_with_status_3_and_no_numbers(tmp_path):
     assert done.returncode == 3
     (shape,) = json.loads(done.stdout)
     assert (shape["ratio"], shape["width"], shape["loss"], shape["feasible"]) == (None, None, None, [])
-    assert shape["warnings"][0]["code"] == "shape-not-determined"
+    assert [warning["code"] for warning in shape["warnings"]] == ["shape-not-determined"]
     suggested = run("suggest", "line.csv", "--runs", "3", "--json", folder=tmp_path)
     document = json.loads(suggested.stdout)
     assert suggested.returncode == 0

@@ -84,11 +84,13 @@ def optimal(
     result = request.open()
     draws, withheld = draw_sets(result, methods, resamples, request.seed)
     shapes = [optimal_shape(result, b, draws, space=space, rounding=rounding, level=level) for b in budgets]
+    answered = all(shape.determined for shape in shapes)
+    if not answered:
+        withheld = []  # without a shape there is nothing that a method could give an interval of
     if as_json:
         print_json([shape_document(shape, withheld) for shape in shapes])
     else:
         print_report(optimal_report(shapes, withheld))
-    answered = all(shape.determined for shape in shapes)
     if plot is not None and answered:
         from scalefit.plots import save_figure
         from scalefit.plots_optimal import shape_figure

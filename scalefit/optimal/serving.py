@@ -58,6 +58,9 @@ class Serving:
             if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
                 raise OptionError(f"serving: {f.name} is {value:g} and must be {'zero or ' if zero else ''}positive")
 
+    def __str__(self) -> str:
+        return ",".join(f"{f.name}={getattr(self, f.name):g}" for f in fields(self))
+
     def memory(self, count: Count) -> Size:
         """Bytes of weights and cache, equation (1)."""
         weights = count.params.scaled(self.bytes_per_param)

@@ -20,6 +20,7 @@ from scalefit.optimal.flatness import Flatness, flatness
 from scalefit.optimal.plan import Plan
 from scalefit.optimal.remarks import explain, shape_not_determined
 from scalefit.optimal.search import AT_LIMIT, Shapes, best_at_ratio, find_shapes
+from scalefit.optimal.serving import Serving
 from scalefit.optimal.sweep import QUANTITIES, central_interval, quantities
 from scalefit.optimal.terms import ShapeLaw
 from scalefit.uncertainty.samples import Samples, check_level
@@ -68,6 +69,8 @@ class OptimalShape:
     budget : Budget
     count : str
         How parameters and operations were counted.
+    serving : Serving
+        Where the model is served, which limits of memory and latency depend on.
     determined : bool
         Whether the data determine the parameters that the shape follows from; where not, all numbers are nan.
     width, depth : float
@@ -100,6 +103,7 @@ class OptimalShape:
 
     budget: Budget
     count: str
+    serving: Serving
     determined: bool
     width: float
     depth: float
@@ -184,6 +188,7 @@ def optimal_shape(
     shape = OptimalShape(
         budget=budget,
         count=space.count.name,
+        serving=space.serving,
         determined=True,
         **values,
         params=params,
@@ -213,6 +218,7 @@ def _undetermined(plan: Plan, names: tuple[str, ...]) -> OptimalShape:
     return OptimalShape(
         budget=plan.budget,
         count=plan.space.count.name,
+        serving=plan.space.serving,
         determined=False,
         **blank,
         exponents=MappingProxyType(dict.fromkeys(EXPONENTS, nan)),

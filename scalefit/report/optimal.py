@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from scalefit.errors import ScalefitWarning
 from scalefit.optimal import FeasibleShape, OptimalShape, ShapeIntervals
-from scalefit.report.text import number, remarks, table
+from scalefit.report.text import number, remarks, table, warning_documents
 
 __all__ = ["optimal_report", "shape_document"]
 
@@ -25,6 +26,7 @@ def shape_document(shape: OptimalShape, withheld: Sequence[ScalefitWarning] = ()
     return {
         "budget": shape.budget.given,
         "count": shape.count,
+        "serving": asdict(shape.serving),
         "determined": shape.determined,
         **{name: _number(getattr(shape, name)) for name in (*QUANTITIES, "params", "flops")},
         "intervals": _intervals(shape.intervals),
@@ -44,10 +46,7 @@ def shape_document(shape: OptimalShape, withheld: Sequence[ScalefitWarning] = ()
         "binding": list(shape.binding),
         "at_edge": list(shape.at_edge),
         "decades_beyond_table": {name: round(value, 6) for name, value in shape.decades.items()},
-        "warnings": [
-            {"code": w.code, "message": w.message, "action": w.action, "numbers": dict(w.numbers)}
-            for w in (*shape.warnings, *withheld)
-        ],
+        "warnings": warning_documents((*shape.warnings, *withheld)),
     }
 
 
@@ -74,7 +73,10 @@ def optimal_report(shapes: Sequence[OptimalShape], withheld: Sequence[ScalefitWa
     seen = {warning.message: warning for warning in told}
     blocks: list[RenderableType] = []
     for shape in shapes:
-        blocks += [Text(f"budget: {shape.budget} (count {shape.count})", style="bold"), *_block(shape), Text("")]
+        blocks += [Text(f"budget: {shape.budget} (count {shape.count})", style="bold")]
+        if shape.budget.given.keys() & {"memory", "latency"}:
+            blocks.append(Text(f"served with {shape.serving}"))
+        blocks += [*_block(shape), Text("")]
     return Group(*blocks, remarks(seen.values()))
 
 
@@ -100,8 +102,8 @@ def _numbers(shape: OptimalShape) -> RenderableType:
         cells = [_pair(found.intervals[name]) for found in shape.by_method]
         exponent = shape.exponents.get(name, math.nan)
         label = "width / depth" if name == "ratio" else name
-        growth = "" if math.isnan(exponent) else f"{shape.budget.main}^{exponent:.3f}"
-        rows.append([label, number(value), *cells, growth])
+        growth = "" if math.isnan(exponent) else f"{shape.budget.main}^{round(exponent, 3) + 0.0:.3f}"
+        rows.append([label, number(value, 4 if name == "loss" else 3), *cells, growth])
     return table(headings, rows)
 
 
