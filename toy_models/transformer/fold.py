@@ -8,11 +8,14 @@ import torch
 from torch import nn
 
 from scalefit.errors import OptionError
-from toy_models.transformer.layout import find_blocks
+from toy_models.transformer.layout import BlockLayout, find_blocks
 from toy_models.transformer.norms import Norm
 from toy_models.transformer.second_site import ApproximateBoundedTanh
 
 __all__ = ["fold_gain", "fold_gains"]
+
+OUTPUT_MAPS = ("o_proj", "dense", "down_proj", "dense_4h_to_h")
+"""Maps of a sublayer that read what the sublayer made of the norm's output, not that output itself."""
 
 
 @torch.no_grad()
@@ -61,9 +64,12 @@ def fold_gains(model: nn.Module) -> int:
     Raises
     ------
     OptionError
-        If a norm of a block is not this package's, or a reader's weight is shared with another module.
+        If a norm of a block is not this package's, a reader's weight is shared with another module, or a
+        sublayer holds a map that may read the norm and is not known to.
     """
     blocks = find_blocks(model)
+    for block in blocks:
+        _require_known_maps(block)
     pairs = [(norm, readers) for block in blocks for norm, readers in zip(block.norms(), block.readers(), strict=True)]
     for norm, readers in pairs:
         if not isinstance(norm, Norm):
@@ -86,6 +92,18 @@ def _require_readers(norm: Norm, readers: Sequence[nn.Linear]) -> None:
     for reader in readers:
         if reader.in_features != norm.width:
             raise OptionError(f"the norm has width {norm.width} and its reader reads {reader.in_features}")
+
+
+def _require_known_maps(block: BlockLayout) -> None:
+    """Refuse a map that may read a norm too: it would lose the gain (compressed keys, adapters, gates)."""
+    for sublayer, readers in zip((block.attention, block.mlp), block.readers(), strict=True):
+        known = {id(reader) for reader in readers}
+        for name, module in sublayer.named_modules():
+            if isinstance(module, nn.Linear) and id(module) not in known and name not in OUTPUT_MAPS:
+                raise OptionError(
+                    f"{block.name} has the map {name!r}, which may read the norm as well; fold that model by "
+                    "fold_gain, with all readers of each norm"
+                )
 
 
 def _require_own_weight(model: nn.Module, reader: nn.Linear) -> None:

@@ -8,7 +8,9 @@ from torch import nn
 
 from scalefit.errors import OptionError
 from toy_models.transformer import NORMS, DynamicTanh, ModelConfig, NormConfig, RMSNorm, Transformer
+from toy_models.transformer.convert import convert_norms
 from toy_models.transformer.fold import fold_gain, fold_gains
+from toy_models.transformer.layout import find_blocks
 
 TOKENS = torch.arange(20).reshape(2, 10)
 
@@ -64,6 +66,34 @@ def test_a_reader_that_shares_its_weight_is_refused() -> None:
     model.layers[1].mlp.up_proj.weight = model.layers[0].mlp.up_proj.weight
     with pytest.raises(OptionError, match="is shared by 2 modules"):
         fold_gains(model)
+
+
+@torch.no_grad()
+def test_a_map_that_may_read_the_norm_too_is_refused() -> None:
+    model = trained("rmsnorm")
+    model.layers[1].self_attn.kv_a_proj = nn.Linear(32, 8).double()
+    with pytest.raises(OptionError, match=r"layers\.1 has the map 'kv_a_proj', which may read the norm"):
+        fold_gains(model)
+    assert model.layers[0].input_layernorm.weight is not None
+
+
+@pytest.mark.parametrize("family", ["Llama", "Qwen3", "GPTNeoX"])
+def test_folding_models_of_the_transformers_package(family: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 50, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4}
+    if family != "GPTNeoX":
+        heads |= {"num_key_value_heads": 2, "head_dim": 8}
+    config = getattr(transformers, f"{family}Config")(**sizes, **heads)
+    model = getattr(transformers, f"{family}ForCausalLM")(config).double().eval()
+    convert_norms(model, NormConfig("bhyt-exact"))
+    with torch.no_grad():
+        for block in find_blocks(model):
+            for norm in block.norms():
+                norm.weight.uniform_(0.5, 1.5)
+        before = model(TOKENS).logits
+        assert fold_gains(model) == 4
+        torch.testing.assert_close(model(TOKENS).logits, before, rtol=1e-12, atol=1e-12)
 
 
 @torch.no_grad()
