@@ -85,7 +85,7 @@ def test_summary_against_the_tables(tables: NormTables) -> None:
 
 
 def test_a_violation_is_reported_with_its_block(tables: NormTables) -> None:
-    """BHyT's own stream against itself with LNS's name: nothing is strictly smaller, at the first block."""
+    """RMSNorm's stream under LNS's name has m = 1; outputs of BHyT-exact are set above that from block 4 on."""
     layers = tables.layers
     faked = pd.concat([layers[layers["norm"] != "lns"], layers[layers["norm"] == "rmsnorm"].assign(norm="lns")])
     louder = faked["norm"] == "bhyt-exact"
