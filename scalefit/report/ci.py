@@ -112,7 +112,7 @@ def _by_reason(reasons: Mapping[str, str]) -> dict[str, str]:
 def _about(diagnostics: Any, n_draws: int) -> str:
     """One line on how the draws came out."""
     if "converged" in diagnostics:
-        bounds = "".join(f", {share:.0%} with {name} at a bound" for name, share in diagnostics["at_bound"].items())
+        bounds = "".join(f", {share:.1%} with {name} at a bound" for name, share in diagnostics["at_bound"].items())
         return (
             f"{n_draws} replicates by {diagnostics['by']}, {diagnostics['converged']:.1%} at their optimum, "
             f"{diagnostics['degenerate']} degenerate{bounds}"

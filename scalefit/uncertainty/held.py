@@ -82,7 +82,7 @@ class Held:
         ]
         ends = [sign * e[j] for sign, e in ((1, lower), (-1, upper)) for j in np.flatnonzero(np.isfinite(e))]
         matrix, limits = np.array(rows).reshape(-1, len(point)), np.array(ends)
-        found = minimize(
+        found: Any = minimize(  # type: ignore[call-overload]
             self._squared,
             start,
             jac=True,
@@ -110,11 +110,12 @@ class Held:
         """Free parameters, kept inside the bounds, which trial points may cross by a little."""
         problem, point = self.refits.centred.problem, self.refits.point
         margin = 1e-9 * np.abs(point)
-        return np.clip(point + self.spread @ zeta, problem.lower + margin, problem.upper - margin)
+        inside: Array = np.clip(point + self.spread @ zeta, problem.lower + margin, problem.upper - margin)
+        return inside
 
     def _quantity(self, zeta: Array) -> float:
         return float(self.quantity(self.refits.centred.plain(self._free(zeta))))
 
     def _slope(self, zeta: Array) -> Array:
         ahead, behind = ([self._quantity(zeta + sign * DIFFERENCE * e) for e in np.eye(len(zeta))] for sign in (1, -1))
-        return (np.array(ahead) - np.array(behind)) / (2 * DIFFERENCE)
+        return np.asarray((np.array(ahead) - np.array(behind)) / (2 * DIFFERENCE))

@@ -24,8 +24,8 @@ Progress = Callable[[int, int], None]
 T = TypeVar("T")
 
 TOLERANCE = 1e-8
-"""Promised relative decrease at which a replicate's last step is taken; what is left then is far smaller, since Newton's
-steps converge quadratically."""
+"""Promised relative decrease at which a replicate's last step is taken; what is left then is far smaller, since
+Newton's steps converge quadratically."""
 
 CHUNK = 512
 CHUNK_ELEMENTS = 4_000_000
