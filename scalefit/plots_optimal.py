@@ -82,6 +82,7 @@ def _draw_ratio(axes: Axes, fit: Fit, budgets: Sequence[Budget], draws: Samples 
     label = "parameters N" if main == "params" else "training FLOPs C"
     axes.set(xscale="log", yscale="log", xlabel=f"{label} ({space.count.name})", ylabel="width / depth, m / l")
     axes.legend(frameon=False, fontsize=8)
+    _plain_labels(axes)
 
 
 def _draw_contours(axes: Axes, fit: Fit, budgets: Sequence[Budget], space: Space) -> None:
@@ -113,7 +114,16 @@ def _draw_contours(axes: Axes, fit: Fit, budgets: Sequence[Budget], space: Space
         title=f"loss at {title}; dashed: 10^n parameters",
     )
     axes.title.set_fontsize(9)
-    axes.legend(frameon=False, fontsize=8, loc="upper left")
+    axes.legend(fontsize=8, loc="upper left", framealpha=0.9, edgecolor="none")
+    _plain_labels(axes)
+
+
+def _plain_labels(axes: Axes) -> None:
+    """Label the logarithmic y axis by plain numbers, 60 in place of 6 x 10^1."""
+    from matplotlib.ticker import LogFormatter
+
+    axes.yaxis.set_major_formatter(LogFormatter(labelOnlyBase=False))
+    axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.6)))
 
 
 def _span(*values: Array) -> Array:
@@ -138,5 +148,5 @@ def suggestion_figure(suggestion: Suggestion) -> Figure:
         errors = [run.error for run in suggestion.runs]
         axes.step(spent[1:], errors, where="post", color=BAND)
         label = f"{suggestion.quantity}, expected standard error"
-    axes.set(xlabel="extra training FLOPs", ylabel=label)
+    axes.set(xlabel="extra training FLOPs" if suggestion.costed else "extra runs", ylabel=label)
     return figure

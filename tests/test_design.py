@@ -16,7 +16,8 @@ from scalefit.design.information import linearise
 from scalefit.errors import DataError, OptionError
 from scalefit.fitting import fit
 from scalefit.optimal import BLOCKS, optimal_shape
-from scalefit.report.suggest import suggestion_document
+from scalefit.report.suggest import suggestion_document, suggestion_report
+from scalefit.report.text import render
 from scalefit.runs import Runs
 
 
@@ -169,6 +170,12 @@ def test_a_table_of_one_depth_is_told_to_vary_it():
     assert math.isinf(stuck.error_after)
     assert [w.code for w in stuck.warnings] == ["runs-do-not-determine"]
     assert suggestion_document(stuck)["standard_error"]["after"] is None
+
+
+def test_laws_without_tokens_tell_no_cost(chin203):
+    suggestion = suggest_runs(fit(chin203, "width+depth"), "alpha_depth", 3)
+    assert not suggestion.costed
+    assert "operations" not in render(suggestion_report(suggestion))
 
 
 def test_seeds_make_suggestions_repeat(chin203_fit):

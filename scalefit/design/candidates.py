@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from scalefit.optimal.budget import parse_values
 from scalefit.optimal.counts import BLOCKS, Count
 from scalefit.runs import Runs
 
-__all__ = ["Candidates", "candidate_grid", "parse_levels", "run_cost"]
+__all__ = ["Candidates", "candidate_grid", "parse_levels", "run_cost", "tells_cost"]
 
 Array = NDArray[np.float64]
 
@@ -98,12 +98,16 @@ def candidate_grid(
 
 def run_cost(columns: Mapping[str, Array] | Runs, count: Count) -> Array:
     """Training compute of runs, from width, depth and tokens or from params and tokens; else one each."""
-    if all(name in columns for name in ("width", "depth", "tokens")):
+    if not tells_cost(columns):
+        return np.ones(len(columns) if isinstance(columns, Runs) else len(next(iter(columns.values()))))
+    if "width" in columns and "depth" in columns:
         return count.train(columns["width"], columns["depth"], columns["tokens"])
-    if "params" in columns and "tokens" in columns:
-        return np.asarray(6.0 * columns["params"] * columns["tokens"])
-    length = len(columns) if isinstance(columns, Runs) else len(next(iter(columns.values())))
-    return np.ones(length)
+    return np.asarray(6.0 * columns["params"] * columns["tokens"])
+
+
+def tells_cost(columns: Container[str]) -> bool:
+    """Whether columns of these names tell the compute of a run."""
+    return "tokens" in columns and (("width" in columns and "depth" in columns) or "params" in columns)
 
 
 def _levels(name: str, runs: Runs) -> Array:

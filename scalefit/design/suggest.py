@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from scipy.special import ndtri
 
-from scalefit.design.candidates import Candidates, candidate_grid
+from scalefit.design.candidates import Candidates, candidate_grid, tells_cost
 from scalefit.design.exchange import choose_runs, variance_after
 from scalefit.design.information import ASSUMED_EXPONENT, ASSUMED_SIZE, linearise
 from scalefit.design.quantity import Quantity, parse_quantity
@@ -71,6 +71,8 @@ class Suggestion:
         In the order in which they help most.
     flops : float
         Cost of all of them.
+    costed : bool
+        Whether the law's columns tell the compute of a run; where not, `flops` counts runs.
     n_candidates : int
     warnings : tuple of ScalefitWarning
     """
@@ -85,6 +87,7 @@ class Suggestion:
     error_after: float
     runs: tuple[SuggestedRun, ...]
     flops: float
+    costed: bool
     n_candidates: int
     warnings: tuple[ScalefitWarning, ...]
 
@@ -175,6 +178,7 @@ def suggest_runs(
         error_after=errors[-1],
         runs=runs,
         flops=float(candidates.flops[chosen].sum()),
+        costed=tells_cost(columns),
         n_candidates=len(candidates),
         warnings=_remarks(wanted, known, math.isfinite(errors[-1]), linear.assumed),
     )

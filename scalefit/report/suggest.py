@@ -44,6 +44,7 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
         },
         "runs": runs,
         "flops": suggestion.flops,
+        "costed": suggestion.costed,
         "n_candidates": suggestion.n_candidates,
         "warnings": warning_documents(suggestion.warnings),
     }
@@ -73,17 +74,19 @@ def suggestion_report(suggestion: Suggestion) -> RenderableType:
     before, after = _error(suggestion.error_before), _error(suggestion.error_after)
     lines.append(Text(f"standard error{scale}: now {before}, after them {after}"))
     lines.append(Text("by the covariance formula, which takes rows for independent: compare with each other only"))
-    lines.append(Text(f"chosen from {suggestion.n_candidates} candidates; {number(suggestion.flops, 3)} operations"))
+    cost = f"{number(suggestion.flops, 3)} operations" if suggestion.costed else "their columns tell no cost"
+    lines.append(Text(f"chosen from {suggestion.n_candidates} candidates; {cost}"))
     names = list(suggestion.runs[0].point)
     rows = [
         [
             *(_level(run.point[name]) for name in names),
-            number(run.flops, 3),
+            *([number(run.flops, 3)] if suggestion.costed else []),
             _pair(run.expected) if known else _error(run.error),
         ]
         for run in suggestion.runs
     ]
-    headings = [*names, "operations", f"expected {percent}" if known else "standard error"]
+    operations = ["operations"] if suggestion.costed else []
+    headings = [*names, *operations, f"expected {percent}" if known else "standard error"]
     return Group(*lines, Text(""), table(headings, rows, left=0), remarks(suggestion.warnings))
 
 
