@@ -59,7 +59,7 @@ class Serving:
                 raise OptionError(f"serving: {f.name} is {value:g} and must be {'zero or ' if zero else ''}positive")
 
     def __str__(self) -> str:
-        return ",".join(f"{f.name}={getattr(self, f.name):g}" for f in fields(self))
+        return ", ".join(f"{f.name}={getattr(self, f.name):g}" for f in fields(self))
 
     def memory(self, count: Count) -> Size:
         """Bytes of weights and cache, equation (1)."""
