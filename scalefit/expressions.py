@@ -54,7 +54,7 @@ _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: lambda a, b: a == b,
-    ast.NotEq: lambda a, b: a != b,
+    ast.NotEq: lambda a, b: (a != b) & (a == a) & (b == b),  # a missing number differs from nothing
     ast.Lt: np.less,
     ast.LtE: np.less_equal,
     ast.Gt: np.greater,
