@@ -47,7 +47,7 @@ def read_lines(source: Source) -> Grid:
     """Read one JSON object a line."""
     text, _ = decode(source)
     records, lines = [], []
-    for i, line in enumerate(text.splitlines()):
+    for i, line in enumerate(text.split("\n")):
         if line.strip():
             records.append(_load(line, source.name, i + 1))
             lines.append(i + 1)
