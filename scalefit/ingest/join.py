@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from scalefit.errors import DataError
 from scalefit.ingest.table import Dropped, Origin, Places, Table, frozen
+from scalefit.ingest.tidy import show_number
 
 __all__ = ["join_tables"]
 
@@ -26,6 +28,7 @@ def join_tables(tables: Sequence[Table], name: str) -> Table:
     units = {table.origin.units.get("loss", "") for table in tables}
     if len(units) > 1:
         raise DataError(f"{name}: the files have losses in {', '.join(sorted(units))}; read them apart")
+    tables = _with_one_kind_of_run(tables)
     numbers = dict.fromkeys(column for table in tables for column in table.columns)
     texts = dict.fromkeys(column for table in tables for column in table.texts if column not in numbers)
     first = tables[0].origin
@@ -51,6 +54,20 @@ def join_tables(tables: Sequence[Table], name: str) -> Table:
         (),
         tuple({str(warning): warning for table in tables for warning in table.warnings}.values()),
     )
+
+
+def _with_one_kind_of_run(tables: Sequence[Table]) -> Sequence[Table]:
+    """Return the tables with runs as text in all where some name them and others number them."""
+    if not any("run" in table.texts for table in tables):
+        return tables
+    worded = []
+    for table in tables:
+        columns = dict(table.columns)
+        if "run" in columns:
+            labels = np.array([show_number(value) for value in columns.pop("run").tolist()], dtype=object)
+            table = replace(table, columns=columns, texts={**table.texts, "run": frozen(labels)})
+        worded.append(table)
+    return worded
 
 
 def _stack(parts: list[NDArray[Any]]) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +48,7 @@ def read_table(path: str | Path | Sequence[str | Path], options: ReadOptions | N
     given = [Path(path)] if isinstance(path, (str, Path)) else [Path(p) for p in path]
     if len(given) == 1 and not given[0].is_dir():
         return _read_file(given[0], options, None)
-    files = [(file, label) for p in given for file, label in _files_of(p)]
+    files = _labelled([file for p in given for file in _files_of(p)], given[0] if len(given) == 1 else None)
     tables = [_read_file(file, options, label) for file, label in files]
     return join_tables(tables, given[0].name if len(given) == 1 else f"{len(given)} files")
 
@@ -55,27 +56,56 @@ def read_table(path: str | Path | Sequence[str | Path], options: ReadOptions | N
 def _read_file(path: Path, options: ReadOptions, label: str | None) -> Table:
     grid, sha256 = _grid_of_file(path, options)
     if label is not None or grid.format in _ONE_RUN:
-        grid = _with_run(grid, label or path.name.split(".")[0])
+        grid = _with_run(grid, label or _stem(path))
     return build_table(grid, options, sha256)
 
 
-def _files_of(path: Path) -> list[tuple[Path, str]]:
-    """Return the tables at a path with the label of each: the part of its path that tells it apart."""
+def _files_of(path: Path) -> list[Path]:
+    """Return the tables at a path: the file itself, or every table below the folder."""
     if not path.is_dir():
-        return [(path, path.name.split(".")[0])]
+        return [path]
     found = sorted(
         file
         for file in path.rglob("*")
-        if file.is_file() and _SUFFIXES & set(file.suffixes) and not file.name.startswith((".", "~"))
+        if file.is_file() and _suffix(file) in _SUFFIXES and not file.name.startswith((".", "~"))
     )
     if not found:
         raise DataError(f"folder {path} holds no table ({', '.join(sorted(_SUFFIXES))}); name a file")
     if len(found) > _MAX_FILES:
         raise DataError(f"folder {path} holds {len(found)} tables, more than {_MAX_FILES}; name the files")
-    relative = [file.relative_to(path) for file in found]
-    same_name = len(found) > 1 and len({file.name for file in relative}) == 1
-    labels = [(file.parent if same_name else file.parent / file.name.split(".")[0]).as_posix() for file in relative]
-    return list(zip(found, labels, strict=True))
+    return found
+
+
+def _suffix(path: Path) -> str:
+    """Return the extension in lower case, without ".gz"."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def _stem(path: Path) -> str:
+    """Return the file name without the extension of a table; other dots belong to the name ("lr0.1.csv")."""
+    name = path.name[:-3] if path.name.lower().endswith(".gz") else path.name
+    return name[: -len(_suffix(path))] if _suffix(path) in _SUFFIXES else name
+
+
+def _labelled(files: list[Path], folder: Path | None) -> list[tuple[Path, str]]:
+    """Return each file with a label of its own: its name, with its folders where names repeat.
+
+    Raises
+    ------
+    DataError
+        If a file is given twice.
+    """
+    repeated = [file for file, count in Counter(file.resolve() for file in files).items() if count > 1]
+    if repeated:
+        raise DataError(f"{repeated[0]} is given twice; its rows would count double: name it once")
+    shown = [file.relative_to(folder) if folder else file for file in files]
+    if folder is None and len(set(map(_stem, shown))) == len(shown):
+        return [(file, _stem(file)) for file in files]
+    same_name = len(files) > 1 and len({file.name for file in files}) == 1
+    labels = [(file.parent if same_name else file.parent / _stem(file)).as_posix() for file in shown]
+    if len(set(labels)) < len(labels):
+        labels = [file.as_posix() for file in shown]
+    return list(zip(files, labels, strict=True))
 
 
 def _with_run(grid: Grid, label: str) -> Grid:

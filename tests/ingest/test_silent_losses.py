@@ -8,7 +8,7 @@ import pytest
 
 import scalefit.ingest.fast as fast
 from scalefit.errors import DataError, ScalefitWarning
-from scalefit.ingest import ReadOptions
+from scalefit.ingest import ReadOptions, read_table
 from scalefit.runs import Runs
 
 HEADER = "run,width,depth,tokens,loss\n"
@@ -84,3 +84,32 @@ def test_fast_reading_changes_nothing(write, monkeypatch, name):
 def test_warnings_travel_between_processes():
     warning = ScalefitWarning("code", "message.", "action.")
     assert pickle.loads(pickle.dumps(warning)) == warning
+
+
+CURVE = "Step,loss\n1,3.5\n2,3.4\n"
+
+
+def test_files_are_runs_of_their_own_whatever_their_names(write):
+    for name in ("lr0.1.csv", "lr0.3.CSV", "lr0.1.tsv", "lr0.1.csv.bak"):
+        write(CURVE.replace(",", "\t") if name.endswith("tsv") else CURVE, f"logs/{name}")
+    folder = write(CURVE, "logs/lr0.1.csv").parent
+    assert Runs(read_table(folder)).run_ids.tolist() == [0, 0, 1, 1, 2, 2]
+    same = [write(CURVE, f"version_{i}/metrics.csv") for i in range(2)]
+    assert Runs(read_table(same)).n_runs == 2
+    with pytest.raises(DataError, match=r"metrics\.csv is given twice; its rows would count double"):
+        read_table([*same, same[0]])
+
+
+def test_numbered_and_named_runs_of_several_files_stay_apart(write):
+    files = [write(f"run,loss\n{label},3.5\n{label},3.4\n", f"{label}.csv") for label in ("1", "x")]
+    assert Runs(read_table(files)).run_ids.tolist() == [0, 0, 1, 1]
+
+
+def test_line_separators_inside_json_text_end_no_line(write):
+    text = "".join(json.dumps({"run": f"a\u2028{i}", "loss": 3.5}, ensure_ascii=False) + "\r\n" for i in range(3))
+    assert Runs.from_csv(write(text, "runs.jsonl")).lines.tolist() == [1, 2, 3]
+
+
+def test_a_missing_number_meets_no_condition(write):
+    runs = Runs.from_csv(write("width,depth,loss\n512,8,3.5\n,16,3.4\n1024,16,3.3\n"))
+    assert runs.where("width != 512")["loss"].tolist() == [3.3]
