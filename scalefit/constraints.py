@@ -51,14 +51,19 @@ class Constraints:
 
     @classmethod
     def parse(cls, fix: Iterable[str] = (), tie: Iterable[str] = (), bound: Iterable[str] = ()) -> Constraints:
-        """Read the command line's forms `NAME=VALUE`, `NAME=OTHER` and `NAME=LOW:HIGH` (either end may be empty).
+        """Read the command line's forms `NAME=VALUE`, `NAME=OTHER` and `NAME=LOW:HIGH`; an empty end keeps its default.
 
         Raises
         ------
         OptionError
             If a text does not have that form.
         """
-        fixed = {name: _number(value, text) for text in fix for name, value in [_split(text, "--fix L0=1.7")]}
+        fixed = {}
+        for text in fix:
+            name, value = _split(text, "--fix L0=1.7")
+            if name in fixed:
+                raise OptionError(f"{name} is fixed twice; give it one value")
+            fixed[name] = _number(value, text)
         ties = dict(_split(text, "--tie alpha_depth=alpha_width") for text in tie)
         bounds = {}
         for text in bound:
@@ -66,7 +71,8 @@ class Constraints:
             low, colon, high = limits.partition(":")
             if not colon:
                 raise OptionError(f"{text!r} is not NAME=LOW:HIGH; write for example --bound alpha_depth=0.5:2")
-            bounds[name] = (_number(low or "-inf", text), _number(high or "inf", text))
+            lowest, highest = default_bounds(name)
+            bounds[name] = (_number(low, text) if low else lowest, _number(high, text) if high else highest)
         return cls(fixed, ties, bounds)
 
     def checked(self, law: Law) -> Constraints:
@@ -101,6 +107,8 @@ class Constraints:
         low, high = self.bounds.get(name, (-math.inf, math.inf))
         if not math.isfinite(value):
             raise OptionError(f"{name} is fixed at {value} and must be a finite number")
+        if value < 0:
+            raise OptionError(f"{name} is fixed at {value:g} and must not be negative")
         if not low <= value <= high:
             raise OptionError(f"{name} is fixed at {value:g}, outside its bounds {low:g} to {high:g}")
 

@@ -43,6 +43,8 @@ NORMAL_MEDIAN = 0.6745
 VANISHED = 1e-8
 """A term smaller than this share of the smallest loss, at its column's geometric mean, has vanished."""
 
+DESIGN_CODES = ("constant-column", "few-levels", "tied-columns")
+
 NOISE_FREE = 1e-8
 """Residuals below this are rounding; the certificate's gradient is not divided by less."""
 
@@ -84,7 +86,8 @@ def estimate(centred: CentredLaw, state: State, runs: Runs) -> Estimates:
     if problem.weights is not None:
         weighted *= np.sqrt(problem.weights)[:, None]
     held = _held(centred, state, float(runs["loss"].min()))
-    null, condition = null_parameters(weighted[:, ~held], tuple(np.flatnonzero(~held)))
+    comparable = weighted * np.where(np.arange(len(free)) < problem.n_linear, float(runs["loss"].min()), 1.0)
+    null, condition = null_parameters(comparable[:, ~held], tuple(np.flatnonzero(~held)))
     scores, variance = _scores(problem, predict(problem, state.free)[0], int((~held).sum()))
     covariance_free = _inverse(weighted, ~held) * variance
     reporting = centred.reporting_jacobian(free)
@@ -94,7 +97,8 @@ def estimate(centred: CentredLaw, state: State, runs: Runs) -> Estimates:
     index = {name: centred.free_index(name) for name in names}
     unsure = {name for name, j in index.items() if j is None or held[j] or j in null}
     standard_errors = {n: float("nan") if n in unsure else float(e) for n, e in zip(names, errors, strict=True)}
-    limits = _limits(centred, weighted, held, variance, free)
+    smallest_loss = float(runs["loss"].min())
+    limits = _limits(centred, weighted, held, variance, free, smallest_loss)
     evidence = Evidence(
         law=centred.law,
         arguments={t.column: t.argument(runs) for t in centred.law.terms},
@@ -104,7 +108,7 @@ def estimate(centred: CentredLaw, state: State, runs: Runs) -> Estimates:
         relative_sizes=_relative_sizes(centred, free, covariance_free),
         null=frozenset(name for name, j in index.items() if j in null),
         limits=limits,
-        smallest_loss=float(runs["loss"].min()),
+        smallest_loss=smallest_loss,
         correlations=_correlations(covariance, names),
         covariance=covariance,
         noise=_noise(centred, state, runs),
@@ -114,13 +118,11 @@ def estimate(centred: CentredLaw, state: State, runs: Runs) -> Estimates:
         standard_errors=MappingProxyType(standard_errors),
         covariance=covariance,
         limits=MappingProxyType(limits),
-        at_bound=tuple(name for name, h in zip(centred.free_names, held, strict=True) if h),
+        at_bound=(at_bound := tuple(name for name, h in zip(centred.free_names, held, strict=True) if h)),
         gradient=_largest_cosine(weighted[:, ~held], scores),
         condition=condition,
-        identification=identify(evidence),
-        warnings=tuple(
-            _bound_remark(name, params[name], limits) for name, h in zip(centred.free_names, held, strict=True) if h
-        ),
+        identification=(identification := identify(evidence)),
+        warnings=_bound_remarks(at_bound, params, limits, identification),
     )
 
 
@@ -184,9 +186,9 @@ def _largest_cosine(weighted: Array, scores: Array) -> float:
 
 
 def _limits(
-    centred: CentredLaw, weighted: Array, held: NDArray[np.bool_], variance: float, free: Array
+    centred: CentredLaw, weighted: Array, held: NDArray[np.bool_], variance: float, free: Array, smallest_loss: float
 ) -> dict[str, float]:
-    """One-sided 95 % limits of parameters at a bound: 1.645 standard errors, as though it were free."""
+    """One-sided 95 % limits of parameters at a bound: 1.645 standard errors as though it were free, within bounds."""
     limits = {}
     for j in np.flatnonzero(held):
         name = centred.free_names[j]
@@ -196,7 +198,9 @@ def _limits(
         inside[j] = True
         error = float(np.sqrt(_inverse(weighted, inside)[j, j] * variance))
         sign = 1.0 if free[j] <= centred.problem.lower[j] else -1.0
-        limits[name] = float(free[j]) + sign * Z95_ONE_SIDED * error
+        limit = float(free[j]) + sign * Z95_ONE_SIDED * error
+        highest = min(float(centred.problem.upper[j]), smallest_loss if name == "L0" else np.inf)
+        limits[name] = min(max(limit, float(centred.problem.lower[j])), highest)
     return limits
 
 
@@ -239,6 +243,15 @@ def _correlations(covariance: Array, names: tuple[str, ...]) -> dict[tuple[str, 
         matrix = covariance / errors / errors[:, None]
     exponents = [i for i, name in enumerate(names) if name.startswith("alpha_")]
     return {(names[i], names[j]): float(matrix[i, j]) for i, j in combinations(exponents, 2)}
+
+
+def _bound_remarks(
+    at_bound: tuple[str, ...], params: Mapping[str, float], limits: Mapping[str, float], found: Identification
+) -> tuple[ScalefitWarning, ...]:
+    """Remarks on bounds, but for terms that the design explains and exponents of terms that vanished."""
+    explained = {n for w in found.warnings if w.code in DESIGN_CODES for n in w.numbers["parameters"]}
+    explained |= {f"alpha_{name[2:]}" for name in at_bound if name.startswith("c_") and name not in limits}
+    return tuple(_bound_remark(name, params[name], limits) for name in at_bound if name not in explained)
 
 
 def _bound_remark(name: str, value: float, limits: Mapping[str, float]) -> ScalefitWarning:

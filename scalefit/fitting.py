@@ -30,6 +30,8 @@ Array = NDArray[np.float64]
 ROWS_FOR_STARTS = 4096
 """Larger tables are searched on a random sample of so many rows; the best point is polished on all of them."""
 
+MOST_STARTS = 100_000
+
 SAME_PREDICTION = 1e-7
 """Starts agree when all their predictions of ln loss do to this."""
 
@@ -150,6 +152,11 @@ class Fit:
         return self.law.predict(points, self.params)
 
     @property
+    def answered(self) -> bool:
+        """Whether an optimum was reached and the data determine every parameter."""
+        return self.status in (FitStatus.CONVERGED, FitStatus.AT_BOUND)
+
+    @property
     def residuals(self) -> Array:
         """(n_rows,) residuals, predicted less observed, in ln loss or nats per token as the objective has them."""
         return self.objective.residuals(self.predict(self.runs), self.runs["loss"])
@@ -202,10 +209,16 @@ def fit(
     FitError
         If no start gave a finite objective.
     """
+    if not isinstance(runs, Runs):
+        raise OptionError(
+            f"fit takes a Runs, not a {type(runs).__name__}; use Runs.from_csv, Runs.from_frame or load_dataset"
+        )
     law, objective = Law.parse(law), Objective.parse(objective)
     constraints = (constraints or Constraints()).checked(law)
-    if n_starts < 1:
-        raise OptionError(f"n_starts is {n_starts} and must be at least 1")
+    if not 1 <= n_starts <= MOST_STARTS:
+        raise OptionError(f"the number of starts is {n_starts} and must be at least 1 and at most {MOST_STARTS}")
+    if seed < 0:
+        raise OptionError(f"the seed is {seed} and must not be negative")
     runs = runs.complete([*law.columns, *([weights] if weights else [])])
     centred = centre(law, runs, objective, constraints, runs[weights] if weights else None)
     _require_rows(runs, len(centred.free_names))
@@ -244,16 +257,22 @@ def _require_rows(runs: Runs, n_free: int) -> None:
 
 
 def _search(problem: Problem, n_starts: int, seed: int) -> tuple[Solution, int, int]:
-    """Solve from random starts and polish the best; also the starts that agree with it and the rows searched."""
+    """Solve from random starts and polish the best; also the starts that agree with it and the rows searched.
+
+    For a robust objective half of the starts first go to the optimum of its squared form, which has no flat regions.
+    """
     rng = np.random.default_rng(seed)
     n = problem.logs.shape[1]
     searched = problem
     if n > ROWS_FOR_STARTS:
         searched = problem.subsample(np.sort(rng.choice(n, ROWS_FOR_STARTS, replace=False)))
     points = draw_starts(searched, n_starts, rng)
-    for stage in _stages(searched):
-        solution = solve(stage, points, tolerance=_START_TOLERANCE, exact=False)
-        points = solution.state.free
+    if problem.objective.delta is not None:
+        squared = replace(searched, objective=Objective(problem.objective.log))
+        half = (n_starts + 1) // 2
+        points[:half] = solve(squared, points[:half], tolerance=_START_TOLERANCE, exact=False).state.free
+    solution = solve(searched, points, tolerance=_START_TOLERANCE, exact=False)
+    points = solution.state.free
     if not np.isfinite(solution.state.value).any():
         raise FitError("no start gave a finite objective; check the columns' values and the constraints")
     best = _best(solution)
@@ -269,13 +288,6 @@ def _best(solution: Solution) -> int:
     value = solution.state.value
     solved = np.where(solution.converged, value, np.inf)
     return int(np.argmin(solved if solved.min() <= value.min() * (1 + _SAME_VALUE) else value))
-
-
-def _stages(problem: Problem) -> list[Problem]:
-    """A robust objective is solved from the optimum of its squared form, which has no flat regions."""
-    if problem.objective.delta is None:
-        return [problem]
-    return [replace(problem, objective=Objective(problem.objective.log)), problem]
 
 
 def _status(converged: bool, estimates: Estimates) -> FitStatus:

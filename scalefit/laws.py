@@ -144,6 +144,8 @@ class Law:
         for column in columns:
             if columns.count(column) > 1:
                 raise OptionError(f"law {text!r} names the column {column!r} twice; each column has one term")
+        if "loss" in columns:
+            raise OptionError(f"law {text!r} explains the loss by the loss; name other columns")
         if not terms:
             raise OptionError(f"law {text!r} has no term; write one such as {DEFAULT_LAW}")
         return cls(terms, irreducible)

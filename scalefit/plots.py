@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
 from scalefit.fitting import Fit
-from scalefit.laws import power_term
+from scalefit.identifiability import Verdict
+from scalefit.laws import PowerTerm, power_term
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["fit_figure", "save_figure"]
+__all__ = ["fit_figure", "require_image", "save_figure"]
 
 Array = NDArray[np.float64]
 
@@ -64,6 +65,12 @@ def fit_figure(fit: Fit) -> Figure:
     return figure
 
 
+def require_image(path: Path) -> None:
+    """Complain about a path whose suffix is not png, pdf or svg."""
+    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise OptionError(f"{path} has no image suffix; end it with .png, .pdf or .svg")
+
+
 def save_figure(figure: Figure, path: str | Path, overwrite: bool = False) -> Path:
     """Write a figure in the format of the file's suffix (png, pdf, svg).
 
@@ -73,13 +80,12 @@ def save_figure(figure: Figure, path: str | Path, overwrite: bool = False) -> Pa
         If the file exists and `overwrite` is false, or the suffix is no image format.
     """
     path = Path(path)
-    formats = figure.canvas.get_supported_filetypes()
-    if path.suffix.lstrip(".") not in formats:
-        raise OptionError(f"{path} has no image suffix; end it with .png, .pdf or .svg")
+    require_image(path)
     if path.exists() and not overwrite:
         raise OptionError(f"{path} exists; choose another name or overwrite it with --force")
     path.parent.mkdir(parents=True, exist_ok=True)
-    metadata = {"CreationDate": None} if path.suffix == ".pdf" else {"Date": None} if path.suffix == ".svg" else {}
+    suffix = path.suffix.lower()
+    metadata = {"CreationDate": None} if suffix == ".pdf" else {"Date": None} if suffix == ".svg" else {}
     figure.savefig(path, dpi=150, metadata=metadata)
     return path
 
@@ -95,10 +101,7 @@ def _draw_term(axis: Axes, fit: Fit, k: int, partial: Array) -> None:
     axis.plot(grid, law, color=LAW, lw=1.8)
     hidden = int((~shown).sum())
     note = f"\n{hidden} points at or below zero not shown" if hidden else ""
-    alpha = fit.params[term.exponent]
-    error = fit.standard_errors[term.exponent]
-    spread = f" ± {error:.2g}" if math.isfinite(error) else ""
-    axis.set_title(f"{term.column} part: exponent {alpha:.3g}{spread}{note}", fontsize=9)
+    axis.set_title(f"{term.column} part: exponent {_exponent_text(fit, term)}{note}", fontsize=9)
     axis.set_xscale("log")
     low, high = float(law.min()), float(law.max())
     if shown.any() or high > 0:
@@ -109,6 +112,13 @@ def _draw_term(axis: Axes, fit: Fit, k: int, partial: Array) -> None:
         _log_labels(axis.yaxis, low / margin, high * margin)
     _log_labels(axis.xaxis, float(x.min()), float(x.max()))
     _label(axis, term.column, "loss less the other terms" if k == 0 else "")
+
+
+def _exponent_text(fit: Fit, term: PowerTerm) -> str:
+    if fit.verdicts.get(term.exponent) is Verdict.NOT_DETERMINED:
+        return "not determined"
+    error = fit.standard_errors[term.exponent]
+    return f"{fit.params[term.exponent]:.3g}" + (f" ± {error:.2g}" if math.isfinite(error) else "")
 
 
 def _log_labels(side: Axis, low: float, high: float) -> None:

@@ -124,18 +124,12 @@ def solve(
         solved = (promised <= np.maximum(tolerance * state.value, 0.01 * rounding)) | (state.value <= floor)
         if not exact and solved.any():
             converged[pool[solved]] = True
-            final.value[pool[solved]] -= promised[solved]
-            final.free[pool[solved]] = np.clip(state.free + state.step, problem.lower, problem.upper)[solved]
-            pool = pool[~solved]
+            _take_last_step(problem, final, pool[solved], promised[solved])
+            pool, going = pool[~solved], ~solved
             if not len(pool):
                 continue
-            state, length, promised, rounding = (
-                state.where(~solved),
-                length[~solved],
-                promised[~solved],
-                rounding[~solved],
-            )
-            solved = solved[~solved]
+            state = state.where(going)
+            length, promised, rounding, solved = (a[going] for a in (length, promised, rounding, solved))
         far = (promised > _NEAR * state.value) & (length > _SHORT) & may_refit[pool]
         trial = _trial(problem, state, length, far, pool)
         enough = _ENOUGH * length * np.minimum(promised, state.value)
@@ -152,6 +146,12 @@ def solve(
         value = final.value[pool]
         converged[pool] = solved | (stuck & (promised <= np.maximum(1e-7 * value, rounding)))
         pool = pool[~(solved | stuck | (iterations[pool] >= max_iterations))]
+
+
+def _take_last_step(problem: Problem, final: State, rows: NDArray[np.intp], promised: Array) -> None:
+    """Move solved problems by their step without evaluating it: the value falls as the quadratic model says."""
+    final.value[rows] -= promised
+    final.free[rows] = np.clip(final.free[rows] + final.step[rows], problem.lower, problem.upper)
 
 
 def _first_states(problem: Problem, starts: Array, size: int) -> State:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import t27_columns
+from known_tables import t27_columns
 
 from scalefit.cli import main
 
@@ -136,7 +136,8 @@ def test_a_floor_above_every_loss_is_reported_in_json_and_to_a_file(tmp_path: Pa
     done = run("fit", "runs.csv", "--fix", "L0=9", "--json", "-o", "fit.json", folder=tmp_path)
     assert done.returncode == 3
     assert json.loads(done.stdout)["status"] == "not-identified"
-    assert run("plot", "fit.json", folder=tmp_path).returncode == 0
+    assert run("plot", "fit.json", folder=tmp_path).returncode == 3
+    assert (tmp_path / "fit.png").exists()
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import T27_LAW, t27_columns
 from hypothesis import given
 from hypothesis import strategies as st
+from known_tables import T27_LAW, t27_columns
 
 from scalefit.constraints import Constraints
 from scalefit.datasets import load_dataset
@@ -257,7 +257,7 @@ def test_fixed_parameters_need_fewer_rows() -> None:
 
 
 def test_unknown_options_are_refused(t27: Runs) -> None:
-    with pytest.raises(OptionError, match="n_starts"):
+    with pytest.raises(OptionError, match="the number of starts is 0"):
         fit(t27, n_starts=0)
     with pytest.raises(DataError, match="no column 'params'"):
         fit(t27, "params+tokens")

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from conftest import T27_LAW, t27_columns
+from known_tables import T27_LAW, t27_columns
 
 from scalefit.fitting import fit
 from scalefit.identifiability import Verdict

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import T27_LAW, t27_columns
 from hypothesis import given
 from hypothesis import strategies as st
+from known_tables import T27_LAW, t27_columns
 
 from scalefit.errors import DataError, OptionError
 from scalefit.laws import Law, PowerTerm, power_term

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import t27_columns
+from known_tables import t27_columns
 
 import scalefit as sf
 from scalefit.errors import OptionError

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import t27_columns
 from hypothesis import given
 from hypothesis import strategies as st
+from known_tables import t27_columns
 
 from scalefit.centred import CentredLaw, centre
 from scalefit.constraints import Constraints

@@ -27,9 +27,12 @@ def fit(
     Ends with status 3 if the data do not determine every parameter, or no optimum was reached.
     """
     from scalefit.fit_file import fit_document, save_fit
-    from scalefit.fitting import FitStatus
 
     refuse_to_overwrite(force, output, plot)
+    if plot is not None:
+        from scalefit.plots import require_image
+
+        require_image(plot)
     result = request.open()
     if output is not None:
         save_fit(result, output, overwrite=force)
@@ -43,5 +46,4 @@ def fit(
         from scalefit.plots import fit_figure, save_figure
 
         save_figure(fit_figure(result), plot, overwrite=force)
-    answered = result.status in (FitStatus.CONVERGED, FitStatus.AT_BOUND)
-    finish(answered, result.warnings, strict, written=[output, plot])
+    finish(result.answered, result.warnings, strict, written=[output, plot])

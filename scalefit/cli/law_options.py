@@ -34,7 +34,7 @@ Bound = Annotated[
 ]
 Weights = Annotated[str | None, typer.Option(rich_help_panel=_FITTING, help="Column of row weights")]
 Starts = Annotated[int, typer.Option(rich_help_panel=_FITTING, help="Random starts behind the certificate")]
-Seed = Annotated[int, typer.Option(rich_help_panel=_FITTING, help="Seed of everything random")]
+Seed = Annotated[int, typer.Option(min=0, rich_help_panel=_FITTING, help="Seed of everything random")]
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def print_report(content: RenderableType) -> None:
     if sys.stdout.isatty():
         from rich.console import Console
 
-        Console(highlight=False).print(content)
+        Console(highlight=False, markup=False).print(content)
     else:
         sys.stdout.write(render(content))
 
@@ -47,12 +47,15 @@ def refuse_to_overwrite(force: bool, *paths: Path | None) -> None:
     Raises
     ------
     OptionError
-        If one exists and `force` is false.
+        If one exists and `force` is false, or two are the same.
     """
     from scalefit.errors import OptionError
 
-    for path in paths:
-        if path is not None and path.exists() and not force:
+    given = [path for path in paths if path is not None]
+    if len(set(given)) < len(given):
+        raise OptionError(f"{given[0]} is named for two files; give each a name of its own")
+    for path in given:
+        if path.exists() and not force:
             raise OptionError(f"{path} exists; choose another name or overwrite it with --force")
 
 

@@ -19,10 +19,13 @@ def plot(
     output: Annotated[Path, typer.Option("-o", "--output", help="A .png, .pdf or .svg file")] = Path("fit.png"),
     force: Force = False,
 ) -> None:
-    """Draw a fit: each term with its data, the residuals, observed against predicted loss."""
+    """Draw a fit: each term with its data, the residuals, observed against predicted loss.
+
+    Ends with status 3, the figure drawn, if the data do not determine every parameter.
+    """
     from scalefit.plots import fit_figure, save_figure
 
     refuse_to_overwrite(force, output)
     result = request.open()
     save_figure(fit_figure(result), output, overwrite=force)
-    finish(True, (), written=[output])
+    finish(result.answered, (), written=[output])

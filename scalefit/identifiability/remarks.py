@@ -25,11 +25,11 @@ __all__ = [
 def few_levels(term: PowerTerm, levels: int, estimated: list[str], absorbed: bool) -> ScalefitWarning:
     plural = "value" if levels == 1 else "values"
     ending = f"; the term {'is absorbed by L0' if absorbed else 'shifts between the parameters'}"
+    rescue = f"fix {term.exponent} with --fix {term.exponent}=1, " if levels > 1 else ""
     return ScalefitWarning(
         "constant-column" if levels == 1 else "few-levels",
         f"{term.column} has {levels} distinct {plural}, which cannot determine {' and '.join(estimated)}{ending}.",
-        f"Train at {1 + len(estimated)} or more values of {term.column}, fix {term.exponent} with "
-        f"--fix {term.exponent}=1, or leave {term.column} out of the law.",
+        f"Train at {1 + len(estimated)} or more values of {term.column}, {rescue}or leave it out of the law.",
         {"column": term.column, "levels": levels, "parameters": estimated},
     )
 

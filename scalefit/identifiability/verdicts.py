@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefit.constraints import EXPONENT_BOUNDS
 from scalefit.errors import ScalefitWarning
 from scalefit.identifiability.design import design_verdicts, planes
 from scalefit.identifiability.evidence import Evidence, Identification, Verdict
@@ -28,7 +29,8 @@ def identify(evidence: Evidence) -> Identification:
     """Draw the verdicts: the design first, then the null directions, then the standard errors.
 
     An exponent is weak when its 95 % Wald interval is wider than half of it to either side, and not determined
-    when that interval reaches zero or its term's size does. L0, which can lie anywhere between zero and the
+    when that interval reaches zero or its term's size does; one at the end of the default range, a logarithm or a
+    step, is weak at best. L0, which can lie anywhere between zero and the
     smallest loss, is not determined when its interval is as wide as that range.
     """
     from_design, remarks = design_verdicts(evidence)
@@ -53,7 +55,7 @@ def null_parameters(jacobian: Array, labels: Sequence[int]) -> tuple[frozenset[i
     Parameters
     ----------
     jacobian : (n, P) float array
-        Weighted derivatives of the residuals by the free parameters.
+        Weighted derivatives of the residuals by the free parameters, in comparable units.
     labels : sequence of int
         What to call the P columns.
 
@@ -83,9 +85,10 @@ def _verdict(name: str, evidence: Evidence) -> Verdict:
     possible = evidence.smallest_loss / 2 if name == "L0" else evidence.params[name]
     if name in evidence.limits:
         width, possible = abs(evidence.limits[name] - evidence.params[name]), 2 * possible
-    if width >= possible:
+    at_end = name in evidence.limits and name != "L0" and evidence.params[name] in EXPONENT_BOUNDS
+    if not width < possible or (at_end and evidence.limits[name] in EXPONENT_BOUNDS):
         return Verdict.NOT_DETERMINED
-    return Verdict.WEAK if width > possible / 2 else Verdict.DETERMINED
+    return Verdict.WEAK if at_end or width > possible / 2 else Verdict.DETERMINED
 
 
 def _share_between_term(law: Law, verdicts: dict[str, Verdict]) -> None:

@@ -12,6 +12,7 @@ from scalefit.estimates import NOISE_FREE
 from scalefit.fit_file import fit_document
 from scalefit.fitting import Fit, FitStatus
 from scalefit.identifiability import Verdict
+from scalefit.identifiability.verdicts import Z95
 from scalefit.report.text import number, remarks, table
 
 __all__ = ["fit_report"]
@@ -22,8 +23,6 @@ _COLOURS = {
     FitStatus.NOT_IDENTIFIED: "red",
     FitStatus.FAILED: "red",
 }
-
-Z95 = 1.959964
 
 
 def fit_report(fit: Fit) -> RenderableType:
@@ -80,24 +79,42 @@ def _parameter_cells(fit: Fit, name: str) -> tuple[str, str, str, str]:
     verdict = fit.verdicts[name]
     if name in fit.limits:
         side = "<" if fit.limits[name] > value else ">"
-        return f"{value:g} (bound)", "-", f"{side} {number(fit.limits[name], 2)}", verdict.value
+        shown = verdict.value if verdict is Verdict.NOT_DETERMINED else "at its bound"
+        return f"{value:g} (bound)", "-", f"{side} {number(fit.limits[name], 2)}", shown
     if verdict is Verdict.NOT_DETERMINED or math.isnan(error):
         return "-", "-", "-", verdict.value
     if name.startswith("c_"):
         low, high = value * math.exp(-Z95 * error), value * math.exp(Z95 * error)
-        return number(value), f"x/ {math.exp(error):.2f}", _interval(low, high), verdict.value
-    return number(value), number(error, 2), _interval(value - Z95 * error, value + Z95 * error), verdict.value
+        decimals = 2 if error <= NOISE_FREE else min(8, max(2, math.ceil(-math.log10(error)) + 1))
+        estimate = number(value, _digits(1.0, error))
+        return estimate, f"x/ {math.exp(error):.{decimals}f}", _interval(low, high), verdict.value
+    shown = "0" if error < NOISE_FREE * abs(value) else number(error, 2)
+    return (
+        number(value, _digits(value, error)),
+        shown,
+        _interval(value - Z95 * error, value + Z95 * error),
+        verdict.value,
+    )
+
+
+def _digits(value: float, error: float) -> int:
+    """Significant digits to print: two of the error, but at least four and at most eight."""
+    if error <= NOISE_FREE * abs(value):
+        return 4
+    return min(8, max(4, math.ceil(math.log10(abs(value) / error)) + 2)) if value else 4
 
 
 def _interval(low: float, high: float) -> str:
-    return f"{number(low, 3)} to {number(high, 3)}"
+    digits = max(3, _digits(high, high - low) - 1)
+    return f"{number(low, digits)} to {number(high, digits)}"
 
 
 def _certificate_line(fit: Fit) -> Text:
     c = fit.certificate
     sample = f" (on {c.start_rows} of {len(fit.runs)} rows)" if c.start_rows < len(fit.runs) else ""
+    reached = "this point, which is no optimum" if fit.status is FitStatus.FAILED else "this optimum"
     return Text(
-        f"{c.starts_at_best} of {c.starts} random starts{sample} end at this optimum; "
+        f"{c.starts_at_best} of {c.starts} random starts{sample} end at {reached}; "
         f"gradient {c.gradient:.0e}, condition {number(c.condition, 2)}"
     )
 

@@ -22,17 +22,17 @@ WIDTH = 100
 def render(content: RenderableType, width: int = WIDTH) -> str:
     """Return printed content as plain text."""
     out = StringIO()
-    Console(file=out, width=width, no_color=True, highlight=False).print(content)
+    Console(file=out, width=width, no_color=True, highlight=False, markup=False).print(content)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Format a number for people: `digits` significant digits, plain between 1e-4 and 1e6."""
+    """Format a number for people: `digits` significant digits, plain between 1e-4 and 1e5."""
     if math.isnan(value):
         return "-"
     if value == 0 or math.isinf(value):
         return f"{value:g}"
-    if 1e-4 <= abs(value) < 1e6:
+    if 1e-4 <= abs(value) < 1e5:
         decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
         return f"{value:,.{decimals}f}" if abs(value) >= 1e4 else f"{value:.{decimals}f}"
     return f"{value:.{digits - 1}e}"

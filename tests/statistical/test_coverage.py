@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import T27_LAW, t27_columns
+from known_tables import T27_LAW, t27_columns
 from scipy import stats
 
 from scalefit.datasets import load_dataset

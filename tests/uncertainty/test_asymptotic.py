@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import t27_columns
+from known_tables import t27_columns
 from scipy import stats
 
 from scalefit.errors import OptionError

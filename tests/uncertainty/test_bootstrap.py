@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import t27_columns
+from known_tables import t27_columns
 from scipy.optimize import least_squares
 from scipy.stats import norm
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from conftest import t27_columns
+from known_tables import t27_columns
 from scipy import stats
 from scipy.optimize import least_squares
 

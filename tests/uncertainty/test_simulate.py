@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import T27_LAW, t27_columns
+from known_tables import T27_LAW, t27_columns
 from scipy import stats
 
 from scalefit.errors import OptionError

@@ -1,0 +1,31 @@
+"""The table of known truth that many tests build on."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+T27_LAW = {
+    "c_width": 300.0,
+    "alpha_width": 1.0,
+    "c_depth": 10.0,
+    "alpha_depth": 1.0,
+    "c_tokens": 504.7659,
+    "alpha_tokens": 0.3,
+    "L0": 1.7,
+}
+
+
+def t27_columns(noise: float = 0.0, seed: int = 0) -> dict[str, np.ndarray]:
+    """27 runs of `T27_LAW` on a 3 x 3 x 3 grid, with relative normal noise of the given size."""
+    grid = itertools.product([512, 1024, 2048], [8, 16, 32], [1e9, 1e10, 1e11])
+    width, depth, tokens = (np.array(x, dtype=float) for x in zip(*grid, strict=True))
+    loss = 1.7 + 300 / width + 10 / depth + 504.7659 / tokens**0.3
+    rng = np.random.default_rng(seed)
+    return {
+        "width": width,
+        "depth": depth,
+        "tokens": tokens,
+        "loss": loss * np.exp(noise * rng.standard_normal(len(loss))),
+    }
