@@ -11,6 +11,7 @@ import numpy as np
 
 from scalefit.errors import DataError
 from scalefit.ingest.grid import Grid, cells_of, simple_places
+from scalefit.ingest.names import loss_candidates
 from scalefit.ingest.source import Source, decode
 from scalefit.ingest.table import Dropped, Places, frozen
 from scalefit.ingest.tidy import OWN_FORMAT
@@ -39,6 +40,10 @@ def read_document(source: Source) -> Grid:
     if len(holders) == 1:
         return _from_records(source.name, "json", lists[holders[0]], None)
     if document and all(isinstance(value, dict) for value in document.values()):
+        if loss_candidates(tuple(document)):  # a data frame's to_json: column -> index -> value
+            index = dict.fromkeys(key for value in document.values() for key in value)
+            columns = {name: [value.get(key) for key in index] for name, value in document.items()}
+            return _from_columns(source.name, "json", columns)
         return _from_records(source.name, "json", [{"run": k, **v} for k, v in document.items()], None)
     raise DataError(f"{source.name} holds no table: give a list of objects, an object of columns, or one object a line")
 

@@ -29,7 +29,7 @@ ROLES = (*SYNONYMS, "loss")
 _LOSS_WORDS = frozenset(["loss", "nll", "xent", "crossentropy", "verlust"])
 _NO_LOSS_WORDS = """std stderr se sem sd var variance min max err error errors scale weight coef coefficient
     ratio aux balance delta diff target initial init ema count n id spike bound bits bit bpb ppl perplexity byte
-    bytes log log2 unit name type fn function"""
+    bytes log log2 unit name type fn function auxiliary z kl lb router regularization regularisation"""
 _NOT_A_LOSS = frozenset(_NO_LOSS_WORDS.split())
 DISGUISED_LOSS: Mapping[str, str] = {
     "ppl": "perplexity",
@@ -40,6 +40,15 @@ DISGUISED_LOSS: Mapping[str, str] = {
     "loss_bits": "bits",
 }
 """Last words of a name that hold the loss in another unit -> that unit."""
+
+
+_ALONE = frozenset(["name", "model", "trial", "uuid"])
+"""Names of a run only as the whole name of a column: `optimizer.name` names no run."""
+
+_OTHER_TOKENS = frozenset(
+    ["eval", "val", "valid", "validation", "test", "batch", "per", "params", "param", "loss", "flops"]
+)
+"""Words before "tokens" that make it something else than the tokens seen in training."""
 
 
 def normal_name(name: str) -> str:
@@ -60,11 +69,20 @@ def role_candidates(names: Sequence[str], role: str) -> list[int]:
     wanted = SYNONYMS[role]
     for form in (normal_name, _last):
         found = [i for i, name in enumerate(names) if name and form(name) in wanted]
+        if form is _last:
+            found = [i for i in found if not _is_of_something_else(names[i], role)]
         if found:
             if role == "run":
                 return [min(found, key=lambda i: wanted.index(form(names[i])))]
             return found
     return []
+
+
+def _is_of_something_else(name: str, role: str) -> bool:
+    """Whether the parts before the last one say that a column is no run label, or no training tokens."""
+    if role == "run":
+        return _last(name) in _ALONE
+    return role == "tokens" and bool(set(normal_name(name).split("_")) & _OTHER_TOKENS)
 
 
 def loss_candidates(names: Sequence[str]) -> list[int]:
