@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 from scalefit.errors import DataError, ScalefitWarning
@@ -29,7 +29,7 @@ from scalefit.identifiability import Verdict
 from scalefit.laws import Columns
 from scalefit.uncertainty.samples import Samples, check_level
 
-__all__ = ["Prediction", "prediction_interval"]
+__all__ = ["Prediction", "decades_beyond", "prediction_interval"]
 
 Array = NDArray[np.float64]
 
@@ -114,12 +114,15 @@ def prediction_interval(
     else:
         rng = np.random.default_rng(seed)
         mean, new_run = _from_draws(fit, columns, draws, residuals * (len(residuals) / freedom) ** 0.5, level, rng)
-    decades = {
-        name: np.maximum(0.0, np.log10(x / fit.runs[name].max())) + np.minimum(0.0, np.log10(x / fit.runs[name].min()))
-        for name, x in columns.items()
-    }
-    method, beyond = "wald" if draws is None else draws.method, MappingProxyType(decades)
+    method = "wald" if draws is None else draws.method
+    beyond = MappingProxyType({name: decades_beyond(x, fit.runs[name]) for name, x in columns.items()})
     return Prediction(MappingProxyType(columns), loss, mean, new_run, level, method, beyond, warnings)
+
+
+def decades_beyond(values: ArrayLike, column: Array) -> Array:
+    """Powers of ten by which values lie above a column's largest (positive) or below its smallest (negative)."""
+    above, below = (np.log10(np.asarray(values) / end) for end in (column.max(), column.min()))
+    return np.asarray(np.maximum(0.0, above) + np.minimum(0.0, below))
 
 
 def _not_determined(fit: Fit, names: list[str]) -> ScalefitWarning:

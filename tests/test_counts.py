@@ -18,6 +18,9 @@ PUBLISHED = {
     "gpt2 small": ("gpt2", 768, 12, 124_439_808),
     "gpt2 xl": ("gpt2", 1600, 48, 1_557_611_200),
     "llama 2 7b": ("llama:mlp_ratio=2.6875", 4096, 32, 6_738_415_616),
+    "mistral 7b": ("llama:mlp_ratio=3.5,heads_per_kv=4", 4096, 32, 7_241_732_096),
+    "gemma 7b": (f"llama:vocabulary=256000,tied=true,mlp_ratio=8,attention_ratio={4 / 3}", 3072, 28, 8_537_680_896),
+    "llama 3 70b": ("llama:vocabulary=128256,mlp_ratio=3.5,heads_per_kv=8", 8192, 80, 70_553_706_496),
     "llama 3 8b": ("llama:vocabulary=128256,mlp_ratio=3.5,heads_per_kv=4", 4096, 32, 8_030_261_248),
 }
 

@@ -23,6 +23,7 @@ from scalefit.optimal.search import AT_LIMIT, Shapes, best_at_ratio, find_shapes
 from scalefit.optimal.serving import Serving
 from scalefit.optimal.sweep import QUANTITIES, central_interval, quantities
 from scalefit.optimal.terms import ShapeLaw
+from scalefit.prediction import decades_beyond
 from scalefit.uncertainty.samples import Samples, check_level
 
 __all__ = ["OptimalShape", "ShapeIntervals", "optimal_shape"]
@@ -293,10 +294,5 @@ def _decades(fit: Fit, space: Space, values: Mapping[str, float]) -> Mapping[str
     table = {name: fit.runs[name] for name in ("width", "depth", "tokens") if name in fit.runs}
     if "width" in table and "depth" in table:
         table["params"] = space.count.params(table["width"], table["depth"])
-    return MappingProxyType(
-        {
-            name: max(0.0, math.log10(values[name] / column.max())) + min(0.0, math.log10(values[name] / column.min()))
-            for name, column in table.items()
-            if math.isfinite(values[name])
-        }
-    )
+    far = {name: float(decades_beyond(values[name], column)) for name, column in table.items()}
+    return MappingProxyType({name: decades for name, decades in far.items() if math.isfinite(decades)})
