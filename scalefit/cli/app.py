@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from scalefit import __version__
 from scalefit.errors import ScalefitError
 
 app = typer.Typer(
@@ -20,10 +22,19 @@ DONE, WARNED, WRONG_INPUT, NO_ANSWER = 0, 1, 2, 3
 """Exit statuses: done; warnings under --strict (theory: a claim is violated); input wrong; data cannot answer."""
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"scalefit {__version__}")
+        raise typer.Exit(DONE)
+
+
 @app.callback()
-def _commands() -> None:
-    # a callback keeps subcommands subcommands even where only one is installed
-    return
+def _commands(
+    version: Annotated[  # noqa: ARG001 (its callback does the work)
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Keep subcommands subcommands, and hold the options that stand before them."""
 
 
 def main() -> None:
