@@ -105,6 +105,8 @@ def test_suggest_json_report_and_figure(tmp_path):
         (("--params", "1e9", "--methods", "magic"), "--methods knows"),
         (("--memory", "1e9", "--serving", "batch=0"), "batch"),
         (("--params", "1e9", "--level", "1.5"), "level is 1.5"),
+        (("--params", "1e9", "--methods", "none", "--plot", "a.xyz"), "no image suffix"),
+        (("--memory", "1e9", "--methods", "none", "--plot", "a.png"), "the figure needs budgets in params or flops"),
     ],
 )
 def test_wrong_options_end_with_one_sentence_and_status_2(tmp_path, words, complaint):

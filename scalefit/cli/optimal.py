@@ -87,15 +87,15 @@ def optimal(
     answered = all(shape.determined for shape in shapes)
     if not answered:
         withheld = []  # without a shape there is nothing that a method could give an interval of
-    if as_json:
-        print_json([shape_document(shape, withheld) for shape in shapes])
-    else:
-        print_report(optimal_report(shapes, withheld))
     if plot is not None and answered:
         from scalefit.plots import save_figure
         from scalefit.plots_optimal import shape_figure
 
         save_figure(shape_figure(result, budgets, draws[0] if draws else None, space), plot, overwrite=force)
+    if as_json:
+        print_json([shape_document(shape, withheld) for shape in shapes])
+    else:
+        print_report(optimal_report(shapes, withheld))
     warnings = [*withheld, *(warning for shape in shapes for warning in shape.warnings)]
     finish(answered, warnings, strict, written=[plot if answered else None])
 

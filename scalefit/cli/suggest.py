@@ -68,13 +68,13 @@ def suggest(
         level=level,
         seed=request.seed,
     )
-    if as_json:
-        print_json(suggestion_document(suggestion))
-    else:
-        print_report(suggestion_report(suggestion))
     if plot is not None:
         from scalefit.plots import save_figure
         from scalefit.plots_optimal import suggestion_figure
 
         save_figure(suggestion_figure(suggestion), plot, overwrite=force)
+    if as_json:
+        print_json(suggestion_document(suggestion))
+    else:
+        print_report(suggestion_report(suggestion))
     finish(True, suggestion.warnings, strict, written=[plot])
