@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +12,15 @@ import numpy as np
 from scalefit.errors import DataError
 from scalefit.ingest.dialect import Dialect, recognise
 from scalefit.ingest.grid import Grid
+from scalefit.ingest.names import role_candidates
 from scalefit.ingest.options import ReadOptions
 from scalefit.ingest.source import Source, decode
 from scalefit.ingest.table import Dropped, Places, frozen
 from scalefit.ingest.tidy import unprotect
 
-__all__ = ["grid_of_records", "read_delimited"]
+__all__ = ["grid_of_records", "is_summary", "read_delimited"]
+
+_SUMMARIES = frozenset(["mean", "average", "avg", "median", "total", "sum", "std", "stdev", "min", "max", "count"])
 
 
 def read_delimited(source: Source, options: ReadOptions) -> Grid:
@@ -51,10 +54,28 @@ def grid_of_records(records: Iterable[tuple[int, list[str]]], name: str, dialect
         unit = dialect.own.partition("loss in ")[2]
         grid = replace(_unprotected(grid), format="scalefit-csv", own=True, loss_unit=unit)
     repeated = {i: "repeated header" for i, row in enumerate(rows) if row == header}
-    reasons = {**odd, **repeated}
+    summaries = {} if grid.own else _summaries(names, rows)
+    reasons = {**summaries, **odd, **repeated}
     mask = np.ones(n, dtype=np.bool_)
     mask[list(reasons)] = False
     return grid.keep(mask, [reasons[i] for i in sorted(reasons)])
+
+
+def is_summary(label: str) -> bool:
+    """Whether a label is one that spreadsheets put before a summary of the rows above."""
+    return label.lower().rstrip(":") in _SUMMARIES
+
+
+def _summaries(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[int, str]:
+    """Return the rows at the end that a spreadsheet adds under a column of labels or of row numbers."""
+    found: dict[int, str] = {}
+    if not names or (names[0] and not role_candidates(names[:1], "run")):
+        return found
+    for i in range(len(rows) - 1, 0, -1):
+        if not is_summary(rows[i][0]):
+            break
+        found[i] = f"{rows[i][0]} is a summary of the rows above"
+    return found
 
 
 def _unprotected(grid: Grid) -> Grid:

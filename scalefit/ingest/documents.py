@@ -146,11 +146,10 @@ def _trainer_state(name: str, document: Mapping[str, Any]) -> Grid:
     gone = {i for i, column in enumerate(grid.names) if column in {"train_loss", "train_runtime", "total_flos"}}
     gone |= {i for i, column in enumerate(grid.names) if column.startswith("train_") and i not in gone}
     grid = grid.without(gone, "summary of the training")
-    evaluated = "eval_loss" in grid.names
-    return _with_loss(grid, "eval_loss" if evaluated else "loss")
-
-
-def _with_loss(grid: Grid, loss: str) -> Grid:
-    if loss not in grid.names:
+    if "eval_loss" in grid.names:
+        return replace(grid, loss="eval_loss")
+    if any(column.startswith("eval_") and column.endswith("_loss") for column in grid.names):
+        return grid  # losses of several evaluation sets: the user chooses
+    if "loss" not in grid.names:
         raise DataError(f"{grid.name}: log_history has neither eval_loss nor loss; train with logging_steps > 0")
-    return replace(grid, loss=loss)
+    return replace(grid, loss="loss")

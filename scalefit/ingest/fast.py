@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import DataError
+from scalefit.ingest.delimited import is_summary
 from scalefit.ingest.dialect import Dialect, recognise
 from scalefit.ingest.grid import Grid, simple_places
 from scalefit.ingest.names import role_candidates
@@ -63,6 +64,8 @@ def read_fast(path: Path, options: ReadOptions) -> tuple[Grid, str] | None:
     n = len(columns[0])
     # With no cell missing, so many delimiters mean the same number of cells on every line.
     if scan.delimiters != (len(names) - 1) * (n + 1) or scan.newlines not in {None, n, n + 1}:
+        return None
+    if columns[0].dtype == object and is_summary(columns[0][-1]):
         return None
     grid = Grid(path.name, "csv", names, columns, simple_places(path.name, n), Dropped.none(path.name))
     return grid, scan.sha256

@@ -64,6 +64,7 @@ FAST_FILES = {
     "chart": ("Step,w1-d1 - val/loss,w2-d2 - val/loss\n1,3.5,3.6\n2,3.4,3.45\n", {}),
     "thousands": ("width\tdepth\ttokens\tloss\n512\t8\t1.000\t3\n1024\t8\t2.000\t3\n", {"thousands": "."}),
     "labels": ("run,width,loss\nr1,512,3.5\nr 2,1024,3.2\n", {}),
+    "summary": ("run,width,loss\nr1,512,3.5\nr2,1024,3.2\nMean,768,3.35\n", {}),
     "returns": ("width,loss\r\n512,3.5\r\n1024,3.2\r\n", {}),
     "lone return": ("width,loss\r\n512,3.5\r1024,3.2\r\n", {}),
 }
@@ -113,3 +114,26 @@ def test_line_separators_inside_json_text_end_no_line(write):
 def test_a_missing_number_meets_no_condition(write):
     runs = Runs.from_csv(write("width,depth,loss\n512,8,3.5\n,16,3.4\n1024,16,3.3\n"))
     assert runs.where("width != 512")["loss"].tolist() == [3.3]
+
+
+@pytest.mark.parametrize("header", [HEADER, HEADER.replace("run", "", 1)])
+@pytest.mark.parametrize("word", ["Mean", "average", "Total:"])
+def test_summaries_under_the_table_are_no_runs(write, header, word):
+    runs = Runs.from_csv(write(header + rows(3) + f"{word},1024,8,2000000000,3.4\nmax,1536,8,3000000000,3.5\n"))
+    assert len(runs) == 3
+    assert [d.line for d in runs.dropped] == [5, 6]
+    assert runs.dropped[0].reason == f"{word} is a summary of the rows above"
+
+
+def test_losses_of_several_evaluation_sets_must_be_chosen(write):
+    history = [{"loss": 4.0, "step": 1}, {"eval_c4_loss": 3.9, "step": 1}, {"eval_wiki_loss": 3.5, "step": 1}]
+    path = write(json.dumps({"log_history": history}), "trainer_state.json")
+    with pytest.raises(DataError, match="has 3 columns that may be the loss: loss, eval_c4_loss, eval_wiki_loss"):
+        Runs.from_csv(path)
+    assert Runs.from_csv(path, options=ReadOptions(loss="eval_wiki_loss"))["loss"].tolist() == [3.5]
+
+
+def test_a_run_called_total_survives_the_tidy_form(tmp_path):
+    runs = Runs.from_columns({"run": ["a", "total"], "loss": [3.5, 3.4]})
+    runs.to_csv(tmp_path / "tidy.csv")
+    assert len(Runs.from_csv(tmp_path / "tidy.csv")) == 2
