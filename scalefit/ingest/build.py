@@ -94,8 +94,7 @@ def _require_whole_sizes(grid: Grid, options: ReadOptions, parsed: Parsed, colum
         cells = parsed.cells.get(column.definition)
         if cells is None and grid.format in _TYPED:
             continue
-        fraction = column.values - np.floor(column.values)
-        wrong = np.flatnonzero(fraction > 0)
+        wrong = np.flatnonzero(np.floor(column.values) < column.values)
         if len(wrong):
             i = int(wrong[0])
             shown = repr(float(column.values[i])) if cells is None else _shown(cells[i])

@@ -15,6 +15,14 @@ __all__ = ["missing_roles"]
 _STEPS = frozenset(["step", "steps", "iter", "iters", "iteration", "iterations", "global_step", "train_step"])
 _PER_STEP = frozenset(["batch_tokens", "tokens_per_batch", "tokens_per_step", "tokens_per_iter", "batch_size_tokens"])
 
+_FACTORS = {
+    **dict.fromkeys(["k", "thousand", "thousands"], "*1e3"),
+    **dict.fromkeys(["m", "mn", "million", "millions"], "*1e6"),
+    **dict.fromkeys(["b", "bn", "g", "billion", "billions"], "*1e9"),
+    **dict.fromkeys(["t", "tn", "trillion", "trillions"], "*1e12"),
+}
+"""Last word of a name -> what a count in that unit is multiplied by."""
+
 
 def missing_roles(table: Table) -> tuple[ScalefitWarning, ...]:
     """Return a warning for each of width, depth and tokens that is missing where the file has a likely source."""
@@ -56,7 +64,8 @@ def _hint(table: Table, role: str) -> tuple[str, str] | None:
     ]
     if near:
         name = normal[near[0]]
-        return f"{name} may be meant", f"If so, say --column {role}={_quoted(name)}."
+        factor = _FACTORS.get(near[0].rpartition("_")[2], "") if role == "tokens" else ""
+        return f"{name} may be meant", f"If so, say --column '{role}={_quoted(name)}{factor}'."
     return None
 
 
