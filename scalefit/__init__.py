@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scalefit.prediction import prediction_interval as prediction_interval
     from scalefit.report import describe as describe
     from scalefit.runs import Runs as Runs
+    from scalefit.simulation import simulate as simulate
     from scalefit.uncertainty.bootstrap import bootstrap as bootstrap
     from scalefit.uncertainty.importance import importance_sample as importance_sample
     from scalefit.uncertainty.posterior import sample_posterior as sample_posterior
@@ -65,6 +66,7 @@ _HOMES = {
     "profile": "uncertainty.profile",
     "sample_posterior": "uncertainty.posterior",
     "save_fit": "fit_file",
+    "simulate": "simulation",
     "suggest_runs": "design",
 }
 

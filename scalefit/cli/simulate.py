@@ -12,7 +12,7 @@ from scalefit.cli.output import AsJson, finish, print_json, print_report
 from scalefit.cli.progress import progress_bars
 
 if TYPE_CHECKING:
-    from scalefit.simulate import Scenario
+    from scalefit.simulation import Scenario
 
 
 @app.command()
@@ -45,7 +45,7 @@ def simulate(
     """
     from scalefit.errors import OptionError
     from scalefit.report.simulate import simulation_document, simulation_report
-    from scalefit.simulate import simulate as run_simulation
+    from scalefit.simulation import simulate as run_simulation
     from scalefit.uncertainty.comparison import Settings
 
     if jobs < 1 or tables < 1:
@@ -78,7 +78,7 @@ def _scenario(
     from scalefit.laws import Law
     from scalefit.objectives import Objective
     from scalefit.runs import Runs
-    from scalefit.simulate import Scenario
+    from scalefit.simulation import Scenario
 
     law, objective = Law.parse(law_text), Objective.parse(objective_text)
     shipped = design in list_datasets() and not Path(design).exists()

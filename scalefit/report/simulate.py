@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from scalefit.report.text import number, table
-from scalefit.simulate import Share, Simulation
+from scalefit.simulation import Share, Simulation
 
 __all__ = ["simulation_document", "simulation_report"]
 

@@ -14,7 +14,7 @@ from scalefit.datasets import load_dataset
 from scalefit.fitting import fit
 from scalefit.laws import Law
 from scalefit.runs import Runs
-from scalefit.simulate import Scenario, simulate
+from scalefit.simulation import Scenario, simulate
 from scalefit.uncertainty.comparison import Settings
 
 pytestmark = pytest.mark.slow

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+from types import ModuleType
 
 import numpy as np
 import pytest
 from known_tables import T27_LAW, t27_columns
 from scipy import stats
 
+import scalefit
 from scalefit.errors import OptionError
 from scalefit.laws import Law
 from scalefit.report.simulate import simulation_document, simulation_report
 from scalefit.report.text import render
 from scalefit.runs import Runs
-from scalefit.simulate import Scenario, Share, simulate
+from scalefit.simulation import Scenario, Share, simulate
 from scalefit.uncertainty.comparison import Settings
 
 LAW = Law.parse("width+depth+tokens")
 DESIGN = Runs.from_columns(t27_columns())
+
+
+def test_the_public_names_are_no_modules():
+    """A public name that is also a module's changes its meaning when that module is imported."""
+    for name in scalefit.__all__:
+        assert not isinstance(getattr(scalefit, name), ModuleType), name
+        assert importlib.util.find_spec(f"scalefit.{name}") is None, name
+    assert scalefit.simulate is simulate
 
 
 def test_tables_have_the_noise_asked_for():
