@@ -11,6 +11,8 @@ __all__ = ["compile_pattern", "groups_of", "suggest_pattern"]
 
 MAX_LENGTH = 160
 MAX_REPEATS = 5
+MAX_WIDE_REPEATS = 2
+"""Repeats of anything but digits: the time grows with the length of a name to their number."""
 
 _KNOWN = (
     r"w(?P<width>\d+)-d(?P<depth>\d+)",
@@ -33,9 +35,12 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         raise OptionError(f"pattern of {len(pattern)} characters is too long: at most {MAX_LENGTH} are read")
     bare = re.sub(r"\\.", "x", re.sub(r"\[\^?\]?[^\]]*\]", "x", pattern))
     repeats = len(re.findall(r"[*+]|\{\d*,\d*\}", bare))
-    if _REPEATED_GROUP.search(bare) or re.search(r"\\[1-9]|\(\?P=|\(\?\(", pattern) or repeats > MAX_REPEATS:
+    wide = repeats - len(re.findall(r"(?:\\d|\[0-9\])(?:[*+]|\{\d*,\d*\})", pattern))
+    too_many = repeats > MAX_REPEATS or wide > MAX_WIDE_REPEATS
+    if too_many or _REPEATED_GROUP.search(bare) or re.search(r"\\[1-9]|\(\?P=|\(\?\(", pattern):
         raise OptionError(
-            f"pattern {pattern!r} repeats a group, refers back, or has more than {MAX_REPEATS} repeats, and might "
+            f"pattern {pattern!r} repeats a group, refers back, or has more than {MAX_REPEATS} repeats "
+            f"({MAX_WIDE_REPEATS} of anything but digits), and might "
             r"never end; write each number out, as in w(?P<width>\d+)-d(?P<depth>\d+)"
         )
     try:

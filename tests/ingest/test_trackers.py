@@ -239,7 +239,8 @@ def test_unknown_units(write, unit):
 
 
 HOSTILE_PATTERNS = [
-    r"(?P<width>(\d+)+)$", r"(?P<width>(a|a)*)x", r"(?P<width>.*.*.*.*.*.*)x", r"(?P<width>\d)(?P=width)",
+    r"(?P<width>(\d+)+)$", r"(?P<width>(a|a)*)x", r"(?P<width>.*.*.*.*.*.*)x", r"(?P<width>.*.*.*)x",
+    r"(?P<width>\d)(?P=width)",
     r"(\d)\1(?P<width>x)", "(?P<width>", "(", "[", r"\d+", "", "(?P<width>x{1,2}{3})+", "x" * 500,
     "(?P<__class__>.)(", r"(?P<w>(?:\d|\w)+)", r"(?P<w>(x{2,}){2,})",
 ]  # fmt: skip
