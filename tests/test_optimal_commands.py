@@ -29,7 +29,7 @@ def test_optimal_prints_one_document_with_every_method(tmp_path):
 
 
 def test_optimal_report_and_figure(tmp_path):
-    words = ("optimal", *CHINCHILLA, "--params", "1e10:1e11:2", "--methods", "importance", "--plot", "a.png")
+    words = ("optimal", *CHINCHILLA, "--params", "1e10:1e11:2", "--method", "importance", "--plot", "a.png")
     done = run(*words, folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "wrote a.png\n")
     assert "width / depth" in done.stdout
@@ -39,15 +39,18 @@ def test_optimal_report_and_figure(tmp_path):
 
 
 def test_limits_of_serving_name_what_they_assume(tmp_path):
-    words = ("optimal", *CHINCHILLA, "--latency", "0.01", "--serving", "bandwidth=3.35e12", "--methods", "none")
+    words = ("optimal", *CHINCHILLA, "--latency", "0.01", "--serving", "bandwidth=3.35e12", "--method", "none")
     assert "bandwidth=3.35e+12," in run(*words, folder=tmp_path).stdout
     (shape,) = json.loads(run(*words, "--json", folder=tmp_path).stdout)
     assert shape["serving"]["bandwidth"] == 3.35e12
 
 
 def test_two_runs_of_one_command_print_the_same(tmp_path):
-    words = ("optimal", *CHINCHILLA, "--flops", "1e21", "--methods", "pairs,importance", "--resamples", "60", "--json")
-    assert run(*words, folder=tmp_path).stdout == run(*words, folder=tmp_path).stdout
+    words = ("optimal", *CHINCHILLA, "--flops", "1e21", "--resamples", "60", "--json")
+    repeated = run(*words, "--method", "pairs", "--method", "importance", folder=tmp_path)
+    (shape,) = json.loads(repeated.stdout)
+    assert list(shape["intervals_by_method"]) == ["pairs", "importance"]
+    assert run(*words, "--method", "pairs,importance", folder=tmp_path).stdout == repeated.stdout
 
 
 def test_a_table_on_one_line_ends_with_status_3_and_no_numbers(tmp_path):
@@ -102,11 +105,11 @@ def test_suggest_json_report_and_figure(tmp_path):
         (("--params", "1e9:1e8:4"), "FROM:TO:HOW_MANY"),
         (("--params", "1e9", "--count", "lama"), "did you mean llama"),
         (("--params", "1e9", "--range", "heads=1:2"), "--range"),
-        (("--params", "1e9", "--methods", "magic"), "--methods knows"),
+        (("--params", "1e9", "--method", "magic"), "--method knows"),
         (("--memory", "1e9", "--serving", "batch=0"), "batch"),
         (("--params", "1e9", "--level", "1.5"), "level is 1.5"),
-        (("--params", "1e9", "--methods", "none", "--plot", "a.xyz"), "no image suffix"),
-        (("--memory", "1e9", "--methods", "none", "--plot", "a.png"), "the figure needs budgets in params or flops"),
+        (("--params", "1e9", "--method", "none", "--plot", "a.xyz"), "no image suffix"),
+        (("--memory", "1e9", "--method", "none", "--plot", "a.png"), "the figure needs budgets in params or flops"),
     ],
 )
 def test_wrong_options_end_with_one_sentence_and_status_2(tmp_path, words, complaint):

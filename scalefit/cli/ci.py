@@ -9,6 +9,7 @@ import typer
 
 from scalefit.cli.app import app
 from scalefit.cli.law_options import FitRequest, opens_fit
+from scalefit.cli.methods import method_names
 from scalefit.cli.output import AsJson, Force, Strict, finish, print_json, print_report, refuse_to_overwrite
 from scalefit.cli.progress import progress_bars
 
@@ -44,8 +45,7 @@ def ci(
     if jobs < 1:
         raise OptionError(f"--jobs is {jobs} and must be at least 1")
     sets = {"all": ALL_METHODS, "fast": FAST_METHODS}
-    named = [name.strip() for text in method or ["all"] for name in text.split(",")]
-    methods = [m for name in named for m in sets.get(name, (name,))]
+    methods = [m for name in method_names(method or ["all"]) for m in sets.get(name, (name,))]
     fit = request.open()
     settings = Settings(level, resamples, by, request.seed, jobs if jobs > 1 else 0)
     with progress_bars() as bars:

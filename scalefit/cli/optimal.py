@@ -10,6 +10,7 @@ import typer
 
 from scalefit.cli.app import app
 from scalefit.cli.law_options import FitRequest, opens_fit
+from scalefit.cli.methods import method_names
 from scalefit.cli.output import AsJson, Force, Strict, finish, print_json, print_report, refuse_to_overwrite
 
 if TYPE_CHECKING:
@@ -59,9 +60,9 @@ def optimal(
     multiple: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="The width is a multiple of it")] = 64,
     layers: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="The depth is a multiple of it")] = 1,
     best: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="Feasible shapes to name")] = 5,
-    methods: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=_SURE, help="Such as cluster,pairs,importance,posterior; or none"),
+    method: Annotated[
+        list[str] | None,
+        typer.Option(rich_help_panel=_SURE, help="Any of cluster, pairs, importance, posterior, ...; or none"),
     ] = None,
     resamples: Annotated[int, typer.Option(rich_help_panel=_SURE, help="Bootstrap replicates")] = 1000,
     level: Level = 0.95,
@@ -82,7 +83,7 @@ def optimal(
     budgets, space = read_budgets(given), read_space(count, serving, ranges)
     rounding = Rounding(head_size, multiple, layers, best)
     result = request.open()
-    draws, withheld = draw_sets(result, methods, resamples, request.seed)
+    draws, withheld = draw_sets(result, method, resamples, request.seed)
     shapes = [optimal_shape(result, b, draws, space=space, rounding=rounding, level=level) for b in budgets]
     answered = all(shape.determined for shape in shapes)
     if not answered:
@@ -126,20 +127,22 @@ def read_space(count: str, serving: str, ranges: list[str] | None) -> Space:
     return Space(count=parse_count(count), serving=parse_serving(serving), **ends)
 
 
-def draw_sets(fit: Fit, methods: str | None, resamples: int, seed: int) -> tuple[list[Samples], list[ScalefitWarning]]:
+def draw_sets(
+    fit: Fit, method: list[str] | None, resamples: int, seed: int
+) -> tuple[list[Samples], list[ScalefitWarning]]:
     """Draws of the law by each method, the one to trust first, and why a method gives none on this table."""
     from scalefit.errors import OptionError, ScalefitWarning
     from scalefit.uncertainty.comparison import Settings, compare_intervals
     from scalefit.uncertainty.groups import choose_method
 
-    if methods == "none":
+    names = method_names(method or [choose_method(fit).method, *DEFAULT_METHODS])
+    if names == ["none"]:
         return [], []
-    names = [choose_method(fit).method, *DEFAULT_METHODS] if methods is None else methods.replace(" ", "").split(",")
     for name in names:
         if name not in DRAWING:
-            raise OptionError(f"--methods knows {', '.join(DRAWING)} and none, not {name!r}")
+            raise OptionError(f"--method knows {', '.join(DRAWING)} and none, not {name!r}")
     settings = Settings(n_resamples=resamples, seed=seed, simulations=0, names=("L0",))
-    found = compare_intervals(fit, list(dict.fromkeys(names)), settings)
+    found = compare_intervals(fit, names, settings)
     withheld = [
         ScalefitWarning("method-withheld", f"no intervals by {method}: {reason}.", "Read the other methods.")
         for method, reason in found.withheld.items()

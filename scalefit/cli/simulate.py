@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scalefit.cli.app import app
+from scalefit.cli.methods import method_names
 from scalefit.cli.output import AsJson, finish, print_json, print_report
 from scalefit.cli.progress import progress_bars
 
@@ -31,12 +32,12 @@ def simulate(
     against: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Power: share of intervals without this value")
     ] = None,
-    method: Annotated[str, typer.Option(help="Methods with commas, as in ci")] = "wald,profile,pairs",
+    method: Annotated[list[str] | None, typer.Option(help="Any of the methods of ci [wald, profile and pairs]")] = None,
     tables: Annotated[int, typer.Option(help="Tables to simulate")] = 200,
     resamples: Annotated[int, typer.Option(help="Bootstrap replicates of each")] = 400,
     level: Annotated[float, typer.Option(help="Confidence level")] = 0.95,
     jobs: Annotated[int, typer.Option(help="Processes; results are the same for any number")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of everything random")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Simulate a planned table many times: do intervals hold the truth, and would they tell values apart?
@@ -52,7 +53,7 @@ def simulate(
         raise OptionError(f"--jobs is {jobs} and --tables {tables}; both must be at least 1")
     scenario = _scenario(design, law, objective, truth, (noise, group_noise, by))
     settings = Settings(level, resamples, None, seed, jobs if jobs > 1 else 0)
-    methods = [name.strip() for name in method.split(",")]
+    methods = method_names(method or ["wald", "profile", "pairs"])
     with progress_bars() as bars:
         result = run_simulation(
             scenario,
