@@ -159,6 +159,18 @@ def test_no_shape_nearby_is_better_than_the_best_under_several_limits(seed, chin
     assert many.loss(v, u)[allowed].min() >= best.loss[0] * (1 - 1e-12)
 
 
+def test_least_width_holds_a_model_that_costs_too_much(chin203_fit):
+    # at the deepest model that the latency allows the least width meets the limit, yet fewer layers are better
+    space = Space(width=(8192, 16384))
+    plan = plan_of(chin203_fit.params, Budget(flops=1e18, latency=1e-2), space)
+    best = find_shapes(plan)
+    depth = np.linspace(plan.u_range[0], plan.deepest(), 2001)
+    line = plan_of({name: np.full(2001, x) for name, x in chin203_fit.params.items()}, plan.budget, space)
+    assert best.loss[0] <= line.loss(np.full(2001, np.log(8192)), depth).min()
+    assert best.log_width[0] == pytest.approx(np.log(8192))
+    assert best.log_depth[0] < plan.deepest() - 0.1
+
+
 def test_exact_counts_agree_with_a_general_optimiser(chin203_fit):
     budget = Budget(flops=3e22)
     plan = plan_of(chin203_fit.params, budget, Space(count=LLAMA))

@@ -235,7 +235,9 @@ def _best_width(plan: Plan, u: Array) -> tuple[Array, Array]:
     if not plan.tokens_follow and plan.law.convex:
         return ceiling, along
     v = minimise_slope(lambda v: plan.loss(v, u), lambda v: plan.slopes(v, u).v, low, ceiling, scan=not plan.convex)
-    return v, np.where(v >= ceiling, along, _along_most_tokens(plan, v, u))
+    # at its lower end a width that would rather be smaller is held by the range, not by the limit
+    held = (v >= ceiling) & (plan.slopes(v, u).v < 0)
+    return v, np.where(held, along, _along_most_tokens(plan, v, u))
 
 
 def _along_most_tokens(plan: Plan, v: Array, u: Array) -> Array:
