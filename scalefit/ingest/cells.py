@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import ScalefitWarning
 from scalefit.ingest.grid import Grid
-from scalefit.ingest.numbers import MISSING, Locale, gather, looks_numeric, parse_column
+from scalefit.ingest.numbers import (
+    MISSING,
+    Locale,
+    gather,
+    looks_numeric,
+    parse_column,
+    plain_numbers,
+    tells_marks,
+)
 from scalefit.ingest.options import ReadOptions
 from scalefit.ingest.table import FloatArray
 
@@ -88,8 +97,11 @@ def parse_grid(grid: Grid, options: ReadOptions, wanted: set[str], labels: set[s
 
 def _are_numbers(column: NDArray[np.object_], share: float) -> bool:
     """Whether this share of the distinct filled cells (or more) has the form of numbers."""
-    distinct = _distinct(column)
-    return bool(distinct) and sum(map(looks_numeric, distinct)) >= share * len(distinct)
+    distinct = list(dict.fromkeys(column.tolist()))
+    plain = plain_numbers(distinct)[1]
+    rest = [distinct[i] for i in np.flatnonzero(~plain) if distinct[i].lower() not in MISSING]
+    found, filled = int(plain.sum()) + sum(map(looks_numeric, rest)), int(plain.sum()) + len(rest)
+    return filled > 0 and found >= share * filled
 
 
 def _numbers_in_labels(grid: Grid, name: str, column: NDArray[np.object_]) -> bool:
@@ -112,8 +124,10 @@ def _locale(grid: Grid, options: ReadOptions, numeric: dict[str, NDArray[np.obje
         return Locale(other.get(options.thousands, "."), options.thousands)
     if grid.own:
         return Locale()
-    distinct = dict.fromkeys(cell for column in numeric.values() for cell in column.tolist())
-    return gather(distinct).locale(grid.name)
+    cells = [column.tolist() for column in numeric.values()]
+    if not any(map(tells_marks, cells)):
+        return Locale()
+    return gather(dict.fromkeys(chain.from_iterable(cells))).locale(grid.name)
 
 
 def unreadable_warning(grid: Grid, parsed: Parsed, used: set[str]) -> ScalefitWarning | None:

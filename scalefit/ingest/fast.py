@@ -1,14 +1,16 @@
-"""The fast reader: large, clean, delimited numbers through pandas, or nothing.
+"""The fast reader: large, regular, delimited tables through pandas, or nothing.
 
 It answers only when the file is certain to mean the same to the exact reader: no quotes, no blank lines, no
-missing cell, the same number of cells on every line, and no text column that could be numbers in another
-locale. In every other case it returns None and the exact reader decides.
+comments, the same number of cells on every line, and no text that could be numbers in another locale. In every
+other case it returns None and the exact reader decides. A column in which some cell is no plain number (blank,
+"nan", "oops", "3B") comes as text, as from the exact reader, and only such cells are parsed one by one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,7 @@ from scalefit.ingest.delimited import is_summary
 from scalefit.ingest.dialect import Dialect, recognise
 from scalefit.ingest.grid import Grid, simple_places
 from scalefit.ingest.names import role_candidates
-from scalefit.ingest.numbers import MISSING, looks_numeric
+from scalefit.ingest.numbers import looks_numeric, tells_marks
 from scalefit.ingest.options import ReadOptions
 from scalefit.ingest.table import Dropped
 from scalefit.ingest.trackers import CHART_SEPARATOR
@@ -62,13 +64,33 @@ def read_fast(path: Path, options: ReadOptions) -> tuple[Grid, str] | None:
     if columns is None or not scan.is_simple or scan.size != path.stat().st_size:
         return None
     n = len(columns[0])
-    # With no cell missing, so many delimiters mean the same number of cells on every line.
+    # Where no line has fewer cells, so many delimiters mean the same number of cells on every line.
     if scan.delimiters != (len(names) - 1) * (n + 1) or scan.newlines not in {None, n, n + 1}:
         return None
-    if columns[0].dtype == object and is_summary(columns[0][-1]):
+    if _has_short_line(path, columns[-1], dialect) or _holds_no_data(columns[0], names[0]):
         return None
     grid = Grid(path.name, "csv", names, columns, simple_places(path.name, n), Dropped.none(path.name))
     return grid, scan.sha256
+
+
+def _has_short_line(path: Path, last: NDArray[Any], dialect: Dialect) -> bool:
+    """Whether a line has fewer cells than the header: the parser leaves its last cell empty."""
+    if last.dtype != object:
+        return False
+    rows = set(np.flatnonzero(last == "").tolist())
+    if not rows:
+        return False
+    mark, width = dialect.delimiter.encode(), len(dialect.names)
+    with path.open("rb") as file:
+        return any(i in rows and line.count(mark) != width - 1 for i, line in enumerate(file, -1))
+
+
+def _holds_no_data(first: NDArray[Any], name: str) -> bool:
+    """Whether the first column shows a comment, the header once more, or a summary of the rows above."""
+    if first.dtype != object:
+        return False
+    cells = first.tolist()
+    return is_summary(cells[-1]) or name in cells or any(cell.startswith("# ") for cell in cells)
 
 
 def _simple_dialect(path: Path, options: ReadOptions) -> tuple[Dialect, bool] | None:
@@ -120,41 +142,52 @@ def _scan(path: Path, delimiter: bytes, returns: bool) -> _Scan:
 
 
 def _parse(path: Path, delimiter: str, width: int, labels: set[int]) -> tuple[NDArray[Any], ...] | None:
+    """Return numbers as float64 and the rest as text; None for what only the exact reader may judge."""
+    import pandas as pd
+
+    try:
+        frame = _read(path, delimiter, width, {"dtype": dict.fromkeys(labels, str)})
+        odd = [j for j in range(width) if not (j in labels or _is_clean(frame[j].to_numpy()))]
+        texts = _read(path, delimiter, width, {"dtype": str, "usecols": [*labels, *odd]}) if odd else frame
+    except (ValueError, OverflowError, pd.errors.ParserWarning):
+        return None
+    columns: list[NDArray[Any]] = []
+    for j in range(width):
+        if j in labels or j in odd:
+            cells = [value.strip() if isinstance(value, str) else None for value in texts[j].to_numpy()]
+            if None in cells or (j in odd and _may_be_of_other_marks(cells)):
+                return None
+            columns.append(np.array(cells, dtype=object))
+        else:
+            columns.append(frame[j].to_numpy().astype(np.float64, copy=False))
+    return tuple(columns)
+
+
+def _read(path: Path, delimiter: str, width: int, how: dict[str, Any]) -> Any:
     """Parse with pandas, from the path, since only then does it use more than one core."""
     import pandas as pd
 
     exact: dict[str, Any] = {"float_precision": "round_trip"} if int(pd.__version__.split(".")[0]) < 3 else {}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            frame = pd.read_csv(
-                path,
-                sep=delimiter,
-                header=None,
-                skiprows=1,
-                names=list(range(width)),
-                index_col=False,
-                dtype=dict.fromkeys(labels, str),
-                na_filter=False,
-                skip_blank_lines=False,
-                **exact,
-            )
-    except (ValueError, OverflowError, Warning):
-        return None
-    columns = [_column(frame[j].to_numpy(), j in labels) for j in range(width)]
-    found = tuple(column for column in columns if column is not None)
-    return found if len(found) == width else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", pd.errors.DtypeWarning)  # such a column is read again, as text
+        return pd.read_csv(
+            path,
+            sep=delimiter,
+            header=None,
+            skiprows=1,
+            names=list(range(width)),
+            index_col=False,
+            na_filter=False,
+            skip_blank_lines=False,
+            **exact,
+            **how,
+        )
 
 
-def _column(values: NDArray[Any], is_label: bool) -> NDArray[Any] | None:
-    """Return numbers as float64 and text as it is; None for what only the exact reader may judge."""
-    if values.dtype.kind in "iu":
-        return values.astype(np.float64)
-    if values.dtype.kind == "f":
-        return values if np.isfinite(values).all() else None
-    if values.dtype != object or not all(isinstance(value, str) for value in values):
-        return None
-    cells = np.array([value.strip() for value in values], dtype=object)
-    distinct = set(cells.tolist())
-    unclear = "" in distinct if is_label else any(looks_numeric(c) or c.lower() in MISSING for c in distinct)
-    return None if unclear else cells
+def _is_clean(values: NDArray[Any]) -> bool:
+    return values.dtype.kind in "iu" or (values.dtype.kind == "f" and bool(np.isfinite(values).all()))
+
+
+def _may_be_of_other_marks(cells: Sequence[Any]) -> bool:
+    return tells_marks(cells) and any(looks_numeric(cell) and tells_marks([cell]) for cell in set(cells))

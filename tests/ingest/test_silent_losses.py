@@ -65,6 +65,17 @@ FAST_FILES = {
     "thousands": ("width\tdepth\ttokens\tloss\n512\t8\t1.000\t3\n1024\t8\t2.000\t3\n", {"thousands": "."}),
     "labels": ("run,width,loss\nr1,512,3.5\nr 2,1024,3.2\n", {}),
     "summary": ("run,width,loss\nr1,512,3.5\nr2,1024,3.2\nMean,768,3.35\n", {}),
+    "odd cells": ("run,width,tokens,loss\nr1,512,3B,3.5\nr2,oops,2e9,3.4\n,768,,nan\nr4,1e3,1.5e9,\nr5,7,1,3\n", {}),
+    "odd labels": ("run,width,loss\n,512,3.5\n01,?,3.4\n1,768,3.3\n", {}),
+    "short line": ("run,width,loss\nr1,512,3.5\nr2,3.4\nr3,768,3.3\nr4,768,3.2\n", {}),
+    "short and long": ("run,width,loss\nr1,512,3.5\nr2,3.4\nr3,768,3.3,9\nr4,768,3.2\nr5,512,3.1\n", {}),
+    "comment": ("run,width,loss\nr1,512,3.5\n# r2,512,3.4\nr3,768,3.3\n", {}),
+    "header again": ("width,depth,loss\n512,8,3.5\nwidth,depth,loss\n768,8,3.3\n", {}),
+    "blank line": ("width,depth,loss\n512,8,3.5\n\n768,8,3.3\n", {}),
+    "blank cells": ("width,depth,loss\n512,8,3.5\n768,,3.3\n512,16,\n", {}),
+    "decimal commas": ("width\tdepth\tloss\n512\t8\t3,55\n768\t8\t3,4\n", {}),
+    "grouped": ("width\tdepth\tloss\n1.024\t8\t3,55\n2.048\t8\t3,4\n", {}),
+    "words": ("width,good,note,loss\n512,True,a.b.c,3.5\n768,False,1,3.3\n", {}),
     "returns": ("width,loss\r\n512,3.5\r\n1024,3.2\r\n", {}),
     "lone return": ("width,loss\r\n512,3.5\r1024,3.2\r\n", {}),
 }
@@ -77,9 +88,22 @@ def test_fast_reading_changes_nothing(write, monkeypatch, name):
     exact = Runs.from_csv(path, options=ReadOptions(**options))
     monkeypatch.setattr(fast, "FAST_FROM", 0)
     quick = Runs.from_csv(path, options=ReadOptions(**options))
-    assert (quick.columns, quick.origin) == (exact.columns, exact.origin)
+    assert (quick.columns, quick.origin, quick.dropped) == (exact.columns, exact.origin, exact.dropped)
+    assert (quick.warnings, quick.lines.tolist()) == (exact.warnings, exact.lines.tolist())
     assert np.array_equal(quick.run_ids, exact.run_ids)
-    assert all(np.array_equal(quick[column], exact[column]) for column in exact.columns)
+    assert all(np.array_equal(quick[column], exact[column], equal_nan=True) for column in exact.columns)
+
+
+def test_an_odd_cell_leaves_a_large_file_on_the_fast_path(write):
+    n = 60_000
+    lines = [f"{512 + i},{4 + i % 7},{1e9 + i:.0f},{3 + i / n}" for i in range(n)]
+    lines[n // 2] = "512,8,[/foo],3.5"
+    path = write("width,depth,tokens,loss\n" + "\n".join(lines) + "\n")
+    grid, _ = fast.read_fast(path, ReadOptions())
+    assert [column.dtype == object for column in grid.columns] == [False, False, True, False]
+    runs = Runs.from_csv(path)
+    assert (len(runs), [row.line for row in runs.dropped]) == (n - 1, [n // 2 + 2])
+    assert runs.dropped[0].reason == "tokens is '[/foo]', not a finite number"
 
 
 def test_warnings_travel_between_processes():
