@@ -38,6 +38,9 @@ Rows = NDArray[np.intp] | slice
 
 ALL = slice(None)
 
+COPY_ELEMENTS = 12_000
+"""Elements of a weighted copy of the basis functions, 96 kB."""
+
 _AT_ONCE = 0.01
 """A step meets a bound right away when less than this share of it is left inside."""
 
@@ -75,7 +78,7 @@ class State:
             getattr(self, f.name)[index] = getattr(other, f.name)[chosen]
 
 
-def evaluate(problem: Problem, free: Array, rows: Rows = ALL) -> State:
+def evaluate(problem: Problem, free: Array, rows: Rows = ALL, workspace: Array | None = None) -> State:
     """Objective, gradient, Hessian and step at B points.
 
     Parameters
@@ -84,8 +87,10 @@ def evaluate(problem: Problem, free: Array, rows: Rows = ALL) -> State:
     free : (B, P) float array
     rows : index
         Which of the problems the points belong to.
+    workspace : (at least B, 2K + 1, n) float array, optional
+        Memory to use again instead of new; what it holds is overwritten.
     """
-    return evaluate_on(problem, free, basis_functions(problem, problem.all_parameters(free)), rows)
+    return evaluate_on(problem, free, basis_functions(problem, problem.all_parameters(free), workspace), rows)
 
 
 def predict(problem: Problem, free: Array) -> Array:
@@ -119,10 +124,10 @@ def gauss_newton(problem: Problem, free: Array, rows: Rows = ALL) -> Array:
     return matrix
 
 
-def basis_functions(problem: Problem, parameters: Array) -> Array:
+def basis_functions(problem: Problem, parameters: Array, workspace: Array | None = None) -> Array:
     """(B, 2K + 1, n): exp(-alpha_k x_k) and ones in the first K + 1 places, the rest not yet filled."""
     n_terms, n = problem.logs.shape
-    basis = np.empty((len(parameters), 2 * n_terms + 1, n))
+    basis = np.empty((len(parameters), 2 * n_terms + 1, n)) if workspace is None else workspace[: len(parameters)]
     units = basis[:, :n_terms]
     np.multiply(parameters[:, n_terms + 1 :, None], -problem.logs, out=units)
     np.exp(units, out=units)
@@ -159,7 +164,7 @@ def evaluate_on(problem: Problem, free: Array, basis: Array, rows: Rows) -> Stat
         pure = np.einsum("bkn,kn,bn->bk", slopes, problem.logs, first, optimize=False) / n
         slopes *= -parameters[:, :n_terms, None]
         gradient = problem.free_gradient(np.matmul(basis, first[:, :, None])[:, :, 0] / n)
-        full = np.matmul(basis * (second / n)[:, None], basis.transpose(0, 2, 1))
+        full = weighted_products(basis, second) / n
         k = np.arange(n_terms)
         full[:, k, linear + k] -= mixed
         full[:, linear + k, k] -= mixed
@@ -168,7 +173,7 @@ def evaluate_on(problem: Problem, free: Array, basis: Array, rows: Rows) -> Stat
 
         def semidefinite(some: NDArray[np.bool_]) -> Array:
             reweighted = _row_weights(problem, predicted[some], _some(rows, some))[1]
-            return _contract(problem, basis[some], reweighted)
+            return _contract(problem, basis if some.all() else basis[some], reweighted)
 
         step = _step(problem, (free, gradient, hessian), semidefinite)
     return State(free, value, gradient, hessian, step)
@@ -234,8 +239,22 @@ def _fill_slopes(problem: Problem, parameters: Array, basis: Array) -> Array:
 
 
 def _contract(problem: Problem, basis: Array, weights: Array) -> Array:
-    n = basis.shape[2]
-    return problem.free_matrix(np.matmul(basis * (weights / n)[:, None], basis.transpose(0, 2, 1)))
+    return problem.free_matrix(weighted_products(basis, weights) / basis.shape[2])
+
+
+def weighted_products(functions: Array, weights: Array) -> Array:
+    """(B, F, F) sums over rows of w_i f_i f_i', for (B, F, n) functions and (B, n) weights.
+
+    A few problems at a time: the weighted copies then stay in the cache, and in memory that is used again.
+    """
+    n_problems, n_functions, n = functions.shape
+    size = max(1, COPY_ELEMENTS // (n_functions * n))
+    products = np.empty((n_problems, n_functions, n_functions))
+    for first in range(0, n_problems, size):
+        some = slice(first, first + size)
+        copy = functions[some] * weights[some, None]
+        np.matmul(copy, functions[some].transpose(0, 2, 1), out=products[some])
+    return products
 
 
 def _row_derivatives(problem: Problem, predicted: Array, rows: Rows) -> tuple[Array, Array, Array]:

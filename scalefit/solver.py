@@ -29,6 +29,7 @@ from scalefit.derivatives import (
     hold,
     ridged,
     solve_each,
+    weighted_products,
 )
 from scalefit.problem import Problem
 
@@ -105,7 +106,8 @@ def solve(
         A problem that is not solved within `max_iterations` keeps the best point it reached.
     """
     size = max(1, min(POOL, POOL_ELEMENTS // problem.logs.shape[1]))
-    final = _first_states(problem, np.clip(starts, problem.lower, problem.upper), size)
+    workspace = np.empty((min(size, len(starts)), 2 * len(problem.logs) + 1, problem.logs.shape[1]))
+    final = _first_states(problem, np.clip(starts, problem.lower, problem.upper), workspace)
     n_problems = len(starts)
     iterations = np.zeros(n_problems, dtype=np.intp)
     converged = np.zeros(n_problems, dtype=bool)
@@ -131,7 +133,7 @@ def solve(
             state = state.where(going)
             length, promised, rounding, solved = (a[going] for a in (length, promised, rounding, solved))
         far = (promised > _NEAR * state.value) & (length > _SHORT) & may_refit[pool]
-        trial = _trial(problem, state, length, far, pool)
+        trial = _trial(problem, state, length, far, pool, workspace)
         enough = _ENOUGH * length * np.minimum(promised, state.value)
         accepted = trial.value <= np.where(solved, state.value * (1 + _LAST_RISE), state.value - enough)
         if accepted.all():
@@ -154,17 +156,24 @@ def _take_last_step(problem: Problem, final: State, rows: NDArray[np.intp], prom
     final.free[rows] = np.clip(final.free[rows] + final.step[rows], problem.lower, problem.upper)
 
 
-def _first_states(problem: Problem, starts: Array, size: int) -> State:
+def _first_states(problem: Problem, starts: Array, workspace: Array) -> State:
     """States at the starts, together where problems differ in their weights only and start from one point."""
     weighted = problem.weights is not None and problem.weights.ndim == 2
     if weighted and problem.target.ndim == 1 and (starts == starts[0]).all():
         return evaluate_at_one_point(problem, starts[0])
-    every = np.arange(len(starts))
-    states = [evaluate(problem, starts[rows], rows) for rows in np.split(every, every[size::size])]
+    every, size = np.arange(len(starts)), max(1, len(workspace))
+    states = [evaluate(problem, starts[rows], rows, workspace) for rows in np.split(every, every[size::size])]
     return State(*(np.concatenate([getattr(state, f.name) for state in states]) for f in fields(State)))
 
 
-def _trial(problem: Problem, state: State, step_size: Array, far: NDArray[np.bool_], rows: NDArray[np.intp]) -> State:
+def _trial(
+    problem: Problem,
+    state: State,
+    step_size: Array,
+    far: NDArray[np.bool_],
+    rows: NDArray[np.intp],
+    workspace: Array,
+) -> State:
     """The point that a shortened step leads to, with beta fitted again where `far` says so."""
     n_linear = problem.n_linear
     alpha, alpha_step = state.free[:, n_linear:], state.step[:, n_linear:]
@@ -174,7 +183,7 @@ def _trial(problem: Problem, state: State, step_size: Array, far: NDArray[np.boo
     lower, upper = problem.lower[n_linear:], problem.upper[n_linear:]
     lowest = np.maximum(lower, np.where(alpha > 0, _FALL * alpha, -np.inf))
     free[:, n_linear:] = np.minimum(np.maximum(free[:, n_linear:], lowest), upper)
-    basis = basis_functions(problem, problem.all_parameters(free))
+    basis = basis_functions(problem, problem.all_parameters(free), workspace)
     if n_linear:
         floor = _carry_beta(problem, state.free, free, moved[:, :n_linear])
         if far.all():
@@ -211,7 +220,7 @@ def _refit(problem: Problem, free: Array, basis: Array, floor: Array, rows: NDAr
         predicted = np.matmul(problem.all_parameters(free)[:, None, :linear], units)[:, 0]
         first, reweighted = _secant_weights(problem, predicted, rows)
         downhill = -np.matmul(units, first[:, :, None])[:, :, 0]
-        matrix = np.matmul(units * reweighted[:, None], units.transpose(0, 2, 1))
+        matrix = weighted_products(units, reweighted)
     if not problem.unconstrained:
         expand = problem.expand[:linear, :n_linear]
         downhill, matrix = downhill @ expand, expand.T @ matrix @ expand
