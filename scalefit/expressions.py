@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
 
-__all__ = ["FUNCTIONS", "did_you_mean", "evaluate", "evaluate_condition", "names_in"]
+__all__ = ["FUNCTIONS", "did_you_mean", "evaluate", "evaluate_condition", "names_in", "reference"]
 
 MAX_LENGTH = 500
 MAX_DEPTH = 50
@@ -73,6 +74,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     lowered = {other.lower(): other for other in known}
     near = difflib.get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6)
     return f" (did you mean {lowered[near[0]]}?)" if near else ""
+
+
+def reference(name: str) -> str:
+    """Return how an expression refers to a column: its name, between backticks unless it is an identifier."""
+    return name if name.isidentifier() and not keyword.iskeyword(name) else f"`{name}`"
 
 
 def evaluate(expression: str, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:

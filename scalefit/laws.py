@@ -12,6 +12,7 @@ the generalisation of Hoffmann et al. (2022), equation 2, to width and depth.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefit.errors import DataError, OptionError
+from scalefit.expressions import reference
 from scalefit.ingest.tidy import show_number
 
 __all__ = ["DEFAULT_LAW", "Law", "PowerTerm", "power_term", "power_term_gradient"]
@@ -105,7 +107,7 @@ class PowerTerm:
             row = int(np.flatnonzero(~(x > 0))[0])
             raise DataError(
                 f"row {row + 1}: {self} is {x.flat[row]:g} and must be positive; "
-                f"drop such rows with --where '{self.column} > {show_number(self.shift)}'"
+                f"drop such rows with --where {shlex.quote(f'{reference(self.column)} > {show_number(self.shift)}')}"
             )
         return x
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefit.errors import DataError, OptionError, ScalefitWarning
-from scalefit.expressions import did_you_mean, evaluate_condition
+from scalefit.expressions import did_you_mean, evaluate_condition, reference
 from scalefit.ingest import ReadOptions, read_table
 from scalefit.ingest.groups import label_codes, largest_of_each
 from scalefit.ingest.memory import table_from_columns
@@ -300,7 +301,7 @@ class Runs:
         more = f" (and {len(wrong) - 1} more rows)" if len(wrong) > 1 else ""
         raise DataError(
             f"{self.row_name(int(wrong[0]))}: {name} is {shown} and must be positive"
-            f"{more}; correct it or drop it with --where '{name} > 0'"
+            f"{more}; correct it or drop it with --where {shlex.quote(f'{reference(name)} > 0')}"
         )
 
     def _unknown(self, name: str) -> DataError:

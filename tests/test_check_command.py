@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 import sys
 
 import numpy as np
@@ -106,6 +107,29 @@ def test_text_report(run, tmp_path):
     assert out.replace("-0.00", "+0.00") == REPORT.format(sha=sha)
 
 
+def test_cells_and_names_are_text_and_no_markup(run, tmp_path):
+    rows = table(PLAIN, "width,depth,tokens,loss") + "512,8,[/foo],3.5\n512,8,[red]1[/],3.5\n"
+    status, out, err = run("check", write(tmp_path, rows, "[bold]x.csv"))
+    assert (status, err) == (0, "")
+    assert "tokens is '[/foo]', not a finite number" in out
+    assert "tokens is '[red]1[/]', not a finite number" in out
+    assert out.startswith("[bold]x.csv: csv")
+
+
+def test_remedies_can_be_given_to_a_shell_as_they_stand(run, tmp_path):
+    rows = [(m, n, D / 1e9, loss) for m, n, D, loss in PLAIN]
+    for header, unit in (("Training Tokens (B)", "1e9"), ("Tokens' (M)", "1e6"), ("toks", "")):
+        name = write(tmp_path, table(rows, f"width,depth,{header},loss"), "my runs.csv")
+        _, out, _ = run("check", name, "--json")
+        (hint,) = [w for w in json.loads(out)["warnings"] if w["code"] == "role-not-found"]
+        words = shlex.split(hint["action"].rstrip("."))
+        assert words[-2] == "--column"
+        status, out, _ = run("check", name, *words[-2:])
+        assert status == 0
+        assert "next: scalefit fit 'my runs.csv', with" in out
+        assert hint["message"].endswith(f"{header} may be meant{', its unit ' * bool(unit)}{unit}.")
+
+
 def test_positions_of_values_that_must_be_positive(run, tmp_path):
     zero = [row if i != 4 else (512, 0, *row[2:]) for i, row in enumerate(PLAIN)]
     for command in ("check", "fit"):
@@ -179,11 +203,11 @@ def test_expressions_and_units_from_the_command_line(run, tmp_path):
     assert status == 2
     assert err == (
         "error: runs.csv has no loss column, but ppl looks like a loss in perplexity; if it is, say --loss ppl "
-        "--loss-unit perplexity or --column loss='log(ppl)'\n"
+        "--loss-unit perplexity or --column 'loss=log(ppl)'\n"
     )
     status, out, err = run("fit", name, "--loss", "ppl", "--loss-unit", "perplexity")
     assert status == 2
-    assert "say --column tokens='10**log10_tokens'" in err
+    assert "say --column 'tokens=10**log10_tokens'" in err
     status, out, _ = run("fit", name, "--column", "loss=log(ppl)", "--column", "tokens=10**log10_tokens", "--json")
     assert status == 0
     assert json.loads(out)["params"]["alpha_depth"] == pytest.approx(1, abs=1e-6)
@@ -253,7 +277,7 @@ def test_several_files_and_datasets_do_not_mix(run, tmp_path):
 WARNINGS = {
     "tokens-small": ([(9.0, 3.0), (10.0, 2.5), (11.0, 2.2)], (
         "tokens is below 10000 in 3 rows, first in row 1 (line 2) of runs.csv: 9; the column runs from 9 to 11.",
-        "If it counts billions or is a logarithm, say --column tokens='tokens*1e9' or tokens='10**tokens'.",
+        "If it counts billions or is a logarithm, say --column 'tokens=tokens*1e9' or --column 'tokens=10**tokens'.",
     )),
     "loss-like-perplexity": ([(1e9, 30.0), (1e10, 20.0), (1e11, 13.0)], (
         "loss is above 13.8 (ln of a vocabulary of 1e6) in 2 of 3 rows, first in row 1 (line 2) of runs.csv: 30.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -40,5 +41,5 @@ def check(
     if as_json:
         print_json(check_document(runs, seen))
     else:
-        print_report(check_report(runs, seen, " ".join(request.sources)))
+        print_report(check_report(runs, seen, shlex.join(request.sources)))
     finish(True, warnings_of(runs, seen), strict, [write])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import DataError, OptionError, ScalefitWarning
-from scalefit.expressions import did_you_mean, names_in
+from scalefit.expressions import did_you_mean, names_in, reference
 from scalefit.ingest.grid import Grid
 from scalefit.ingest.names import DISGUISED_LOSS, ROLES, SYNONYMS, loss_candidates, normal_name, role_candidates
 from scalefit.ingest.options import ReadOptions
@@ -145,7 +145,7 @@ def _loss_column(grid: Grid, taken: set[str]) -> str:
             raise DataError(
                 f"{grid.name} has no loss column, but {name} looks like a loss in {unit}; "
                 f"if it is, say --loss {shlex.quote(name)} --loss-unit {unit}"
-                + (f" or --column loss='log({name})'" if unit == "perplexity" and name.isidentifier() else "")
+                + (f" or --column {shlex.quote(f'loss=log({reference(name)})')}" if unit == "perplexity" else "")
             )
     raise DataError(
         f"{grid.name} has no loss column{did_you_mean('loss', grid.names)}; its columns are "

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 
 from scalefit.errors import ScalefitWarning
+from scalefit.expressions import reference
 from scalefit.ingest.names import SYNONYMS, normal_name
 from scalefit.ingest.pattern import suggest_pattern
 from scalefit.ingest.table import Table
@@ -48,26 +50,28 @@ def _hint(table: Table, role: str) -> tuple[str, str] | None:
         log = re.fullmatch(r"(log10|log2|log|ln)_?(.*)", short)
         if log and log.group(2) in SYNONYMS[role]:
             base = {"log10": "10**", "log2": "2**"}.get(log.group(1))
-            call = f"{base}{_quoted(name)}" if base else f"exp({_quoted(name)})"
-            return f"{name} looks like its logarithm", f"Say --column {role}='{call}'."
+            call = f"{base}{reference(name)}" if base else f"exp({reference(name)})"
+            return f"{name} looks like its logarithm", f"Say {_column(role, call)}."
     if role == "tokens":
         steps, sizes = [n for s, n in normal.items() if s in _STEPS], [n for s, n in normal.items() if s in _PER_STEP]
         if steps and sizes:
-            product = f"{_quoted(steps[0])}*{_quoted(sizes[0])}"
-            return f"{steps[0]} and {sizes[0]} may give it", f"Say --column tokens='{product}'."
+            product = f"{reference(steps[0])}*{reference(sizes[0])}"
+            return f"{steps[0]} and {sizes[0]} may give it", f"Say {_column(role, product)}."
         if steps:
-            return f"{steps[0]} counts steps", f"Say --column tokens='{_quoted(steps[0])}*TOKENS_PER_STEP'."
+            return f"{steps[0]} counts steps", f"Say {_column(role, reference(steps[0]) + '*TOKENS_PER_STEP')}."
     elif "run" in table.texts and (pattern := suggest_pattern(table.texts["run"].tolist())) is not None:
-        return "the run names seem to hold it", f"Say --pattern '{pattern}'."
+        return "the run names seem to hold it", f"Say --pattern {shlex.quote(pattern)}."
     near = difflib.get_close_matches(role, list(normal), n=1, cutoff=0.75) or [
         short for short in normal if difflib.get_close_matches(short, SYNONYMS[role], n=1, cutoff=0.85)
     ]
     if near:
         name = normal[near[0]]
         factor = _FACTORS.get(near[0].rpartition("_")[2], "") if role == "tokens" else ""
-        return f"{name} may be meant", f"If so, say --column '{role}={_quoted(name)}{factor}'."
+        unit = f", its unit {factor[1:]}" if factor else ""
+        return f"{name} may be meant{unit}", f"If so, say {_column(role, reference(name) + factor)}."
     return None
 
 
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() else f"`{name}`"
+def _column(role: str, definition: str) -> str:
+    """Return the option that defines a role, quoted for a shell."""
+    return f"--column {shlex.quote(f'{role}={definition}')}"

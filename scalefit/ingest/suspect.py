@@ -37,7 +37,7 @@ def _few_tokens(table: Table) -> ScalefitWarning | None:
         "tokens-small",
         f"tokens is below 10000 in {len(few)} rows, first in {table.places.name(i)}: {show_number(tokens[i])}; "
         f"the column runs from {show_number(low)} to {show_number(high)}.",
-        "If it counts billions or is a logarithm, say --column tokens='tokens*1e9' or tokens='10**tokens'.",
+        "If it counts billions or is a logarithm, say --column 'tokens=tokens*1e9' or --column 'tokens=10**tokens'.",
         {"rows": len(few), "line": int(table.places.lines[i]), "min": low, "max": high},
     )
 

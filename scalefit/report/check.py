@@ -76,7 +76,7 @@ def _column(column: ColumnDesign) -> dict[str, Any]:
 def check_report(runs: Runs, seen: Inspection, source: str) -> RenderableType:
     """Lay out what was read, what was left out, the design, the laws, and what to do next.
 
-    `source` is how the user named the table.
+    `source` is how the user named the table, quoted for a shell.
     """
     warnings = warnings_of(runs, seen)
     return Group(

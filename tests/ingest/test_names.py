@@ -1,6 +1,7 @@
 """Names that mean a role, and names that only look like it."""
 
 import json
+import shlex
 
 import pytest
 
@@ -38,4 +39,4 @@ def test_json_of_a_data_frame(table, write, assert_law):
 @pytest.mark.parametrize(("name", "definition"), [("Tokens (B)", "`Tokens (B)`*1e9"), ("tokens_M", "tokens_M*1e6")])
 def test_a_unit_in_a_name_is_part_of_the_hint(write, name, definition):
     runs = Runs.from_csv(write(f"width,{name},loss\n512,1.5,3.5\n1024,3,3.2\n"))
-    assert [w.action for w in runs.warnings] == [f"If so, say --column 'tokens={definition}'."]
+    assert [w.action for w in runs.warnings] == [f"If so, say --column {shlex.quote(f'tokens={definition}')}."]
