@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scalefit.constraints import Constraints
 from scalefit.design import Candidates, candidate_grid, parse_levels, parse_quantity, suggest_runs
 from scalefit.design.exchange import Choice, choose_runs, variance_after
 from scalefit.design.information import linearise
@@ -176,6 +177,20 @@ def test_laws_without_tokens_tell_no_cost(chin203):
     suggestion = suggest_runs(fit(chin203, "width+depth"), "alpha_depth", 3)
     assert not suggestion.costed
     assert "operations" not in render(suggestion_report(suggestion))
+
+
+def test_a_parameter_at_its_bound_has_no_error_to_plan_by(chin203):
+    fitted = fit(chin203, constraints=Constraints(bounds={"alpha_depth": (0.5, 1.0)}))
+    assert fitted.params["alpha_depth"] == 1.0
+    with pytest.raises(OptionError, match="at their bounds alone"):
+        suggest_runs(fitted, "alpha_depth", 2)
+
+
+@pytest.mark.parametrize("name", ["alpha_depth", "alpha_width"])
+def test_open_exponents_at_a_bound_are_no_estimates(name):
+    # which of the two runs to its bound is the solver's matter; neither is known
+    suggestion = suggest_runs(tied_fit(), name, 3)
+    assert math.isnan(suggestion.estimate)
 
 
 def test_seeds_make_suggestions_repeat(chin203_fit):

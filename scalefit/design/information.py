@@ -12,7 +12,7 @@ from scalefit.derivatives import jacobian
 from scalefit.design.candidates import Candidates
 from scalefit.design.exchange import Choice
 from scalefit.design.quantity import Quantity
-from scalefit.errors import DataError
+from scalefit.errors import DataError, OptionError
 from scalefit.fitting import Fit
 from scalefit.identifiability import Verdict
 from scalefit.problem import Problem
@@ -35,7 +35,8 @@ _OPEN = 0.5
 """A quantity whose error is above this share of what the vague prior alone gives is not determined."""
 
 ASSUMED_SIZE, ASSUMED_EXPONENT = 0.1, 0.5
-"""A term that vanished from an undetermined fit is planned for at this share of the smallest loss and this exponent."""
+"""A term that vanished, or whose open exponent ran to its bound, is planned for at this share of the smallest loss
+and this exponent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class Linearised:
     open_variance : float
         Variance of the quantity above which it is not determined: the vague prior accounts for much of it.
     assumed : tuple of str
-        Columns whose terms vanished, so that they are planned for at assumed values.
+        Columns whose terms vanished or ran to a bound, so that they are planned for at assumed values.
     """
 
     choice: Choice
@@ -66,6 +67,8 @@ def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: floa
     ------
     DataError
         If the fit leaves no residuals.
+    OptionError
+        If the quantity follows from parameters at their bounds alone.
     """
     weights = fit.runs[fit.weights] if fit.weights else None
     table = centre(fit.law, fit.runs, fit.objective, fit.constraints, weights)
@@ -82,6 +85,11 @@ def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: floa
     sizes = [_prior_scale(name, value, smallest) for name, value in zip(table.free_names, free, strict=True)]
     spread = VAGUE * np.array(sizes)[inside]
     direction = _gradient(table, quantity, free)[inside]
+    if not direction.any():
+        raise OptionError(
+            f"{quantity.name} follows from parameters at their bounds alone ({', '.join(fit.limits)}), where the "
+            "formula knows no error; choose another quantity, or widen the bounds and fit again"
+        )
     choice = Choice(
         covariance=_inverse(own.T @ own / noise**2, spread),
         gradients=jacobian(_on_candidates(table, candidates), free)[:, inside] / noise,
@@ -99,7 +107,8 @@ def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: floa
 def _free_point(table: CentredLaw, fit: Fit, smallest_loss: float) -> tuple[Array, tuple[str, ...]]:
     """The free parameters of the centred law at the fit, and the columns of terms that had to be assumed."""
     references = dict(zip((t.coefficient for t in fit.law.terms), table.log_references, strict=True))
-    assumed = tuple(t.column for t in fit.law.terms if fit.params[t.coefficient] == 0)
+    open_at_bound = {n for n in fit.limits if fit.verdicts[n] is Verdict.NOT_DETERMINED}
+    assumed = tuple(t.column for t in fit.law.terms if fit.params[t.coefficient] == 0 or t.exponent in open_at_bound)
     values = []
     for name in table.free_names:
         value = fit.params[name]

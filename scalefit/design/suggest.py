@@ -223,8 +223,8 @@ def _remarks(
         remarks.append(
             ScalefitWarning(
                 "assumed-term",
-                f"the fit shows no term in {', '.join(assumed)}; the runs are planned as though it made up "
-                f"{100 * ASSUMED_SIZE:g} % of the smallest loss with exponent {ASSUMED_EXPONENT:g}.",
+                f"the fit leaves the term in {', '.join(assumed)} at a bound; the runs are planned as though it made "
+                f"up {100 * ASSUMED_SIZE:g} % of the smallest loss with exponent {ASSUMED_EXPONENT:g}.",
                 f"Where that is far off, fix the exponent with --fix alpha_{assumed[0]}=VALUE.",
                 {"columns": list(assumed)},
             )
