@@ -17,7 +17,7 @@ import scalefit as sf
 from scalefit.datasets import read_table
 
 STARTS = 32
-REPEATS = 15
+REPEATS = 11
 TIMED_STEPS = 1_000
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
+TURN_S = 0.1
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -39,16 +41,25 @@ def on_one_thread() -> None:
 def interleave(contestants: Mapping[str, Callable[[], float | None]], repeats: int) -> list[Timing]:
     """Run every contestant once to warm up, then all of them in turn, `repeats` times.
 
-    Turns spread a slow spell of the machine over all contestants, and the median drops it.
+    Turns spread a slow spell of the machine over all contestants, and the median drops it. What takes less than
+    `TURN_S` is called again until a turn is full, as timeit does, so that no time is that of cold caches only.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     values = {name: contestant() for name, contestant in contestants.items()}
     for _ in range(repeats):
         for name, contestant in contestants.items():
-            start = time.perf_counter()
-            contestant()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(_mean_seconds(contestant))
     return [Timing(name, tuple(seconds[name]), values[name]) for name in contestants]
+
+
+def _mean_seconds(contestant: Callable[[], float | None]) -> float:
+    start, calls = time.perf_counter(), 0
+    while True:
+        contestant()
+        calls += 1
+        elapsed = time.perf_counter() - start
+        if elapsed >= TURN_S:
+            return elapsed / calls
 
 
 def scaled(timing: Timing, factor: float, name: str, value: float | None) -> Timing:

@@ -62,11 +62,19 @@ def test_descent_repeats_its_shipped_trajectory_and_the_published_values(runs, o
     assert shipped["log_mse"].min() > optimum.objective_value
 
 
-def test_contestants_take_turns():
+def test_contestants_take_turns(monkeypatch):
+    monkeypatch.setattr(harness, "TURN_S", 0.0)
     turns = []
     timings = harness.interleave({"a": lambda: turns.append("a"), "b": lambda: turns.append("b")}, repeats=2)
     assert turns == ["a", "b"] * 3  # the first turn warms up and is not timed
     assert [len(timing.seconds) for timing in timings] == [2, 2]
+
+
+def test_what_is_quick_is_called_until_its_turn_is_full():
+    calls = []
+    (timing,) = harness.interleave({"quick": lambda: calls.append(0)}, repeats=1)
+    assert len(calls) > 100
+    assert timing.median < 1e-3
 
 
 def test_ratio_table_divides_medians_by_the_reference():
