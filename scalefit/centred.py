@@ -11,6 +11,7 @@ coefficient is fixed or bounded by the user keeps ref_k = 1, where C_k = c_k.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from scalefit.problem import Problem
 __all__ = ["CentredLaw", "centre"]
 
 Array = NDArray[np.float64]
+
+VANISHED = 1e-8
+"""A term smaller than this share of the smallest loss, at its column's geometric mean, has vanished."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,25 @@ class CentredLaw:
             return len(self.law.terms)
         k = [t.column for t in self.law.terms].index(name.partition("_")[2])
         return k if name.startswith("c_") else len(self.law.terms) + 1 + k
+
+    @cached_property
+    def free_terms(self) -> list[int]:
+        """Which term each free coefficient belongs to; coefficients are the first of the free parameters."""
+        names = [term.coefficient for term in self.law.terms]
+        return [names.index(name) for name in self.free_names if name in names]
+
+    def vanished(self, free: Array, smallest_loss: float) -> NDArray[np.bool_]:
+        """(B, P) which of the free parameters are coefficients of terms that vanished, at (B, P) points.
+
+        A term that may be zero has vanished where, at its column's geometric mean, it is smaller than 1e-8 of the
+        smallest loss.
+        """
+        terms = self.free_terms
+        alphas = self.problem.all_parameters(free)[:, len(self.law.terms) + 1 :]
+        sizes = free[:, : len(terms)] * np.exp(-(alphas * self.problem.mean_logs)[:, terms])
+        found = np.zeros(free.shape, dtype=np.bool_)
+        found[:, : len(terms)] = (self.problem.lower[: len(terms)] == 0) & (sizes < VANISHED * smallest_loss)
+        return found
 
     def plain(self, free: Array) -> dict[str, float]:
         """Parameters of the law in plain units, from the (P,) free parameters of one point."""

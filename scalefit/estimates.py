@@ -1,17 +1,11 @@
 """From the optimum of the centred problem to estimates in plain units with standard errors and verdicts.
 
-The Gauss-Newton covariance of the free parameters is, for the squared penalty,
+The Gauss-Newton covariance of the free parameters is
 
-    cov = s^2 (J' W J)^-1,    s^2 = sum_i w_i r_i^2 / (n - p),                                     (1)
+    cov = v (J' W J)^-1                                                                            (1)
 
-and for the Huber penalty its M-estimator form (Huber 1981, section 7.6)
-
-    cov = K^2 [sum_i w_i psi_i^2 / (n - p)] / m^2  (J' W J)^-1,    K = 1 + (p / n) (1 - s) / s,      (2)
-
-with J the derivatives of the residuals by the p free parameters that are not at a bound, m the mean of w psi' and
-s the share of rows in the quadratic zone, m = s. Where that zone is narrow few rows but those the law passes
-through lie in it, so that s is counted within h = max(delta, a density's bandwidth) and m = s delta / h, as for the
-median. Equation (1) is the case psi = r, s = m = 1 of equation (2).
+with J the derivatives of the residuals by the free parameters that are not at a bound, and v the variance of the noise
+that the residuals imply (`scalefit.m_estimator`).
 """
 
 from __future__ import annotations
@@ -28,7 +22,7 @@ from scalefit.centred import CentredLaw
 from scalefit.derivatives import State, jacobian, predict
 from scalefit.errors import ScalefitWarning
 from scalefit.identifiability import Evidence, Identification, identify, null_parameters
-from scalefit.problem import Problem
+from scalefit.m_estimator import row_scores
 from scalefit.runs import Runs
 
 __all__ = ["Estimates", "estimate"]
@@ -36,12 +30,6 @@ __all__ = ["Estimates", "estimate"]
 Array = NDArray[np.float64]
 
 Z95_ONE_SIDED = 1.644854
-
-NORMAL_MEDIAN = 0.6745
-"""Median size of a standard normal number."""
-
-VANISHED = 1e-8
-"""A term smaller than this share of the smallest loss, at its column's geometric mean, has vanished."""
 
 DESIGN_CODES = ("constant-column", "few-levels", "tied-columns")
 
@@ -88,8 +76,10 @@ def estimate(centred: CentredLaw, state: State, runs: Runs) -> Estimates:
     held = _held(centred, state, float(runs["loss"].min()))
     comparable = weighted * np.where(np.arange(len(free)) < problem.n_linear, float(runs["loss"].min()), 1.0)
     null, condition = null_parameters(comparable[:, ~held], tuple(np.flatnonzero(~held)))
-    scores, variance = _scores(problem, predict(problem, state.free)[0], int((~held).sum()))
-    covariance_free = _inverse(weighted, ~held) * variance
+    weights = np.ones(len(runs)) if problem.weights is None else problem.weights
+    residuals = problem.objective.transform(predict(problem, state.free)[0]) - problem.target
+    scores = row_scores(problem.objective, residuals, weights, int((~held).sum()))
+    covariance_free = _inverse(weighted, ~held) * scores.variance
     reporting = centred.reporting_jacobian(free)
     with np.errstate(invalid="ignore"):
         covariance = reporting @ covariance_free @ reporting.T
@@ -98,7 +88,7 @@ def estimate(centred: CentredLaw, state: State, runs: Runs) -> Estimates:
     unsure = {name for name, j in index.items() if j is None or held[j] or j in null}
     standard_errors = {n: float("nan") if n in unsure else float(e) for n, e in zip(names, errors, strict=True)}
     smallest_loss = float(runs["loss"].min())
-    limits = _limits(centred, weighted, held, variance, free, smallest_loss)
+    limits = _limits(centred, weighted, held, scores.variance, free, smallest_loss)
     evidence = Evidence(
         law=centred.law,
         arguments={t.column: t.argument(runs) for t in centred.law.terms},
@@ -119,7 +109,7 @@ def estimate(centred: CentredLaw, state: State, runs: Runs) -> Estimates:
         covariance=covariance,
         limits=MappingProxyType(limits),
         at_bound=(at_bound := tuple(name for name, h in zip(centred.free_names, held, strict=True) if h)),
-        gradient=_largest_cosine(weighted[:, ~held], scores),
+        gradient=_largest_cosine(weighted[:, ~held], scores.first * np.sqrt(weights)),
         condition=condition,
         identification=(identification := identify(evidence)),
         warnings=_bound_remarks(at_bound, params, limits, identification),
@@ -131,38 +121,8 @@ def _held(centred: CentredLaw, state: State, smallest_loss: float) -> NDArray[np
     problem, free, gradient = centred.problem, state.free[0], state.gradient[0]
     at_lower = (free <= problem.lower) & (gradient >= 0)
     at_upper = (free >= problem.upper) & (gradient <= 0)
-    sizes = _sizes(centred, free)
-    vanished = np.zeros(len(free), dtype=np.bool_)
-    vanished[: len(sizes)] = (problem.lower[: len(sizes)] == 0) & (sizes < VANISHED * smallest_loss)
-    held: NDArray[np.bool_] = at_lower | at_upper | vanished
+    held: NDArray[np.bool_] = at_lower | at_upper | centred.vanished(state.free, smallest_loss)[0]
     return held
-
-
-def _scores(problem: Problem, predicted: Array, n_free: int) -> tuple[Array, float]:
-    """sqrt(w) psi of each row for a penalty that is r^2 / 2 near zero, and the factor of equation (2)."""
-    objective = problem.objective
-    residuals = objective.transform(predicted) - problem.target
-    n = len(residuals)
-    weights = np.ones(n) if problem.weights is None else problem.weights
-    scores = objective.score(residuals) * np.sqrt(weights)
-    if objective.delta is None:
-        scores /= 2.0
-        return scores, float(scores @ scores) / (n - n_free)
-    sizes = np.abs(residuals)
-    zone = max(objective.delta, _bandwidth(sizes, n_free))
-    share = max(float(np.mean(weights * (sizes <= zone))), 1.0 / n)
-    slope = share * objective.delta / zone
-    correction = 1.0 + n_free / n * max(0.0, 1.0 - share) / share
-    return scores, float(scores @ scores) / (n - n_free) * (correction / slope) ** 2
-
-
-def _bandwidth(sizes: Array, n_free: int) -> float:
-    """Half width of a window for the residuals' density at zero (Silverman 1986, section 3.4, uniform kernel).
-
-    The law passes through about `n_free` rows whatever the noise; the scale is the median size of the others.
-    """
-    scale = float(np.median(np.partition(sizes, n_free)[n_free:])) / NORMAL_MEDIAN
-    return 1.84 * scale / float(len(sizes) ** 0.2)
 
 
 def _inverse(weighted: Array, inside: NDArray[np.bool_]) -> Array:
@@ -204,25 +164,11 @@ def _limits(
     return limits
 
 
-def _free_terms(centred: CentredLaw) -> list[int]:
-    """Which term each free coefficient belongs to; coefficients are the first of the free parameters."""
-    names = [term.coefficient for term in centred.law.terms]
-    return [names.index(name) for name in centred.free_names if name in names]
-
-
-def _sizes(centred: CentredLaw, free: Array) -> Array:
-    """Size of each term with a free coefficient at its column's geometric mean, nats per token."""
-    terms = _free_terms(centred)
-    alphas = centred.problem.all_parameters(free[None])[0, len(centred.law.terms) + 1 :]
-    sizes: Array = free[: len(terms)] * np.exp(-(alphas * centred.problem.mean_logs)[terms])
-    return sizes
-
-
 def _relative_sizes(centred: CentredLaw, free: Array, covariance_free: Array) -> dict[str, float]:
-    """Standard error of the logarithm of each of `_sizes`; infinite for a term of size zero."""
+    """Standard error of the logarithm of the size of each term; infinite for a term of size zero."""
     problem = centred.problem
     relative = {}
-    for j, k in enumerate(_free_terms(centred)):
+    for j, k in enumerate(centred.free_terms):
         relative[centred.free_names[j]] = float("inf")
         if free[j] != 0:
             gradient = -problem.mean_logs[k] * problem.expand[len(problem.logs) + 1 + k]

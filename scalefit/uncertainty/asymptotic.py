@@ -2,13 +2,13 @@
 
 With the penalties' total F_n = n F, its Hessian A at the optimum, and s_i the derivative of row i's penalty,
 
-    Gauss-Newton       s^2 (J' W J)^-1                                     (right if the law and its noise are)
-    observed           s^2 A^-1 with the exact Hessian                     (Efron & Hinkley 1978)
+    Gauss-Newton       v (J' W J)^-1                                       (right if the law and its noise are)
+    observed           v m A^-1 with the exact Hessian                     (Efron & Hinkley 1978)
     robust             n / (n - p)  A^-1 [sum_i s_i s_i'] A^-1              (rows of unequal noise, HC1)
     cluster            G / (G - 1) (n - 1) / (n - p)  A^-1 [sum_g s_g s_g'] A^-1    (rows that share a run or shape)
 
-all of the M-estimator form (Huber 1981, section 7.6). Intervals use Student's t with n - p degrees of freedom, and
-with G - 1 for clusters.
+all of the M-estimator form, with v, m and the second derivatives psi' in A from `scalefit.m_estimator`. Intervals use
+Student's t with n - p degrees of freedom, and with G - 1 for clusters.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from scipy.special import stdtrit
 
 from scalefit.derivatives import evaluate, gauss_newton, jacobian, predict
 from scalefit.errors import OptionError, ScalefitWarning
-from scalefit.estimates import VANISHED
 from scalefit.fitting import Fit
+from scalefit.m_estimator import Scores, row_scores
+from scalefit.problem import Problem
 from scalefit.uncertainty.groups import choose_method, group_labels
 from scalefit.uncertainty.refits import Refits, refit
 from scalefit.uncertainty.samples import check_level
@@ -107,10 +108,14 @@ def asymptotic(fit: Fit, *, by: str | None = None, seed: int = 0, simulations: i
     refits = Refits.of(fit)
     clusters = by or choose_method(fit).by
     inside = _inside(refits)
-    bread, rows, variance = _pieces(refits, inside)
+    pieces = _pieces(refits, inside)
+    bread, rows, variance = pieces.bread, pieces.rows, pieces.scores.variance
     n, p = rows.shape
-    robust = bread @ (rows.T @ rows) @ bread * n / (n - p)
-    free = {"gauss-newton": _gauss_newton(refits, inside) * variance, "observed": bread * variance, "robust": robust}
+    free = {
+        "gauss-newton": pieces.normal * variance,
+        "observed": bread * (variance * pieces.scores.slope),
+        "robust": pieces.robust,
+    }
     degrees = dict.fromkeys(free, n - p)
     if clusters != "row":
         labels = group_labels(fit, clusters)
@@ -138,8 +143,7 @@ def asymptotic(fit: Fit, *, by: str | None = None, seed: int = 0, simulations: i
 def _inside(refits: Refits, bounds_too: bool = False) -> NDArray[np.bool_]:
     """Which free parameters are not at a bound, or (with `bounds_too`) at least not a term that vanished."""
     problem, free = refits.centred.problem, refits.point
-    sizes = np.array([name.startswith("c_") for name in refits.centred.free_names])
-    vanished = sizes & (problem.lower == 0) & (free < VANISHED * refits.smallest_loss)
+    vanished = refits.centred.vanished(free[None], refits.smallest_loss)[0]
     if bounds_too:
         return np.asarray(~vanished)
     return np.asarray((free > problem.lower) & (free < problem.upper) & ~vanished)
@@ -148,36 +152,71 @@ def _inside(refits: Refits, bounds_too: bool = False) -> NDArray[np.bool_]:
 def _likelihood_scale(refits: Refits) -> Array:
     """Robust over inverse-Hessian variance of ln c, alpha and L0, those at a bound as though they were free."""
     inside = _inside(refits, bounds_too=True)
-    bread, rows, _ = _pieces(refits, inside)
-    n, p = rows.shape
-    robust = bread @ (rows.T @ rows) @ bread * n / (n - p)
+    pieces = _pieces(refits, inside)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.diag(_reported(refits, inside, robust)) / np.diag(_reported(refits, inside, bread))
+        return np.diag(_reported(refits, inside, pieces.robust)) / np.diag(_reported(refits, inside, pieces.bread))
 
 
-def _pieces(refits: Refits, inside: NDArray[np.bool_]) -> tuple[Array, Array, float]:
-    """A^-1, the rows s_i, and the variance s^2 that makes A^-1 a covariance, for the parameters inside."""
+@dataclass(frozen=True)
+class _Pieces:
+    """What covariances are made of, for the parameters inside.
+
+    Attributes
+    ----------
+    bread : (P, P) float array
+        A^-1.
+    normal : (P, P) float array
+        (J' W J)^-1.
+    rows : (n, P) float array
+        s_i.
+    scores : Scores
+    """
+
+    bread: Array
+    normal: Array
+    rows: Array
+    scores: Scores
+
+    @property
+    def robust(self) -> Array:
+        """The sandwich of independent rows."""
+        n, p = self.rows.shape
+        sandwich: Array = self.bread @ (self.rows.T @ self.rows) @ self.bread * n / (n - p)
+        return sandwich
+
+
+def _pieces(refits: Refits, inside: NDArray[np.bool_]) -> _Pieces:
+    problem, matrix = refits.centred.problem, jacobian(refits.centred.problem, refits.point)[:, inside]
+    weights, scores = _weights(problem), _row_scores(refits, inside)
+    return _Pieces(
+        bread=_inverse(len(matrix) * _exact(refits, scores)[np.ix_(inside, inside)]),
+        normal=_inverse((matrix.T * weights) @ matrix),
+        rows=(weights * scores.first)[:, None] * matrix,
+        scores=scores,
+    )
+
+
+def _row_scores(refits: Refits, inside: NDArray[np.bool_]) -> Scores:
     problem = refits.centred.problem
-    n = problem.logs.shape[1]
-    residuals = problem.objective.transform(predict(problem, refits.point[None])[0]) - problem.target
-    weights = np.ones(n) if problem.weights is None else problem.weights
-    score = problem.objective.score(residuals)
-    rows = (weights * score)[:, None] * jacobian(problem, refits.point)[:, inside]
-    hessian = evaluate(problem, refits.point[None]).hessian[0][np.ix_(inside, inside)]
-    curvature = float(np.mean(weights * np.broadcast_to(problem.objective.curvature(residuals), n)))
-    variance = float(np.sum(weights * score**2)) / (n - rows.shape[1]) / max(curvature, 1 / n)
-    return _inverse(n * hessian), rows, variance
+    return row_scores(problem.objective, _residuals(refits), _weights(problem), int(inside.sum()))
 
 
-def _gauss_newton(refits: Refits, inside: NDArray[np.bool_]) -> Array:
-    """The inverse of the total's Gauss-Newton Hessian, for the parameters inside."""
+def _residuals(refits: Refits) -> Array:
     problem = refits.centred.problem
-    n = problem.logs.shape[1]
-    residuals = problem.objective.transform(predict(problem, refits.point[None])[0]) - problem.target
-    weights = np.ones(n) if problem.weights is None else problem.weights
-    curvature = max(float(np.mean(weights * np.broadcast_to(problem.objective.curvature(residuals), n))), 1 / n)
-    rows = jacobian(problem, refits.point)[:, inside]
-    return _inverse(curvature * (rows.T * weights) @ rows)
+    return np.asarray(problem.objective.transform(predict(problem, refits.point[None])[0]) - problem.target)
+
+
+def _weights(problem: Problem) -> Array:
+    return np.ones(problem.logs.shape[1]) if problem.weights is None else problem.weights
+
+
+def _exact(refits: Refits, scores: Scores) -> Array:
+    """A / n of all free parameters, psi' averaged over the window of `scalefit.m_estimator`."""
+    problem = refits.centred.problem
+    hessian: Array = evaluate(problem, refits.point[None]).hessian[0]
+    matrix = jacobian(problem, refits.point)
+    excess = scores.second - problem.objective.curvature(_residuals(refits))
+    return np.asarray(hessian + (matrix.T * (_weights(problem) * excess)) @ matrix / len(matrix))
 
 
 def _inverse(matrix: Array) -> Array:
@@ -212,8 +251,10 @@ def _ratios(inside: NDArray[np.bool_], exact: Array, normal: Array) -> Array:
 
 
 def _hessian_ratio(refits: Refits, inside: NDArray[np.bool_]) -> float:
-    problem, point = refits.centred.problem, refits.point[None]
-    return float(_ratios(inside, evaluate(problem, point).hessian, gauss_newton(problem, point))[0])
+    problem, scores = refits.centred.problem, _row_scores(refits, inside)
+    matrix = jacobian(problem, refits.point)
+    normal = scores.slope * (matrix.T * _weights(problem)) @ matrix / len(matrix)
+    return float(_ratios(inside, _exact(refits, scores)[None], normal[None])[0])
 
 
 def _ratio_probability(
@@ -222,10 +263,9 @@ def _ratio_probability(
     """Share of tables simulated from the fit, normal noise of the residuals' size, with a ratio so far from one."""
     problem = refits.centred.problem
     n = problem.logs.shape[1]
-    weights = np.ones(n) if problem.weights is None else problem.weights
     sigma = math.sqrt(fit.objective_value * n / (n - len(refits.point)))
     seed, count = seed_and_count
-    noise = np.random.default_rng(seed).standard_normal((count, n)) * sigma / np.sqrt(weights)
+    noise = np.random.default_rng(seed).standard_normal((count, n)) * sigma / np.sqrt(_weights(problem))
     simulated = replace(problem, target=problem.target + fit.residuals + noise)
     found = refit(refits, simulated, seed)
     every = np.arange(count)

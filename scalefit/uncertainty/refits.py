@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.centred import CentredLaw, centre
-from scalefit.estimates import VANISHED
 from scalefit.execute import open_executor
 from scalefit.fitting import Fit
 from scalefit.problem import Problem
@@ -102,8 +101,7 @@ class Replicates:
     def at_bound(self, refits: Refits) -> Array:
         """(P,) share of the usable replicates with each free parameter at a bound."""
         problem, free = refits.centred.problem, self.free[self.usable]
-        sizes = np.array([name.startswith("c_") for name in refits.centred.free_names])
-        vanished = sizes & (problem.lower == 0) & (free < VANISHED * refits.smallest_loss)
+        vanished = refits.centred.vanished(free, refits.smallest_loss)
         hits = (free <= problem.lower) | (free >= problem.upper) | vanished
         return hits.mean(axis=0) if len(hits) else np.zeros(free.shape[1])
 

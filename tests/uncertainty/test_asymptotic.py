@@ -7,8 +7,12 @@ import pytest
 from known_tables import t27_columns
 from scipy import stats
 
+from scalefit.centred import centre
+from scalefit.constraints import Constraints
 from scalefit.errors import OptionError
 from scalefit.fitting import fit
+from scalefit.laws import Law
+from scalefit.objectives import Objective
 from scalefit.runs import Runs
 from scalefit.uncertainty.asymptotic import asymptotic
 
@@ -123,3 +127,33 @@ def test_a_parameter_at_its_bound_has_no_error():
     assert theory.clusters == "run"
     with pytest.raises(OptionError, match="no covariance 'bayes'"):
         theory.standard_error("L0", "bayes")
+
+
+@pytest.mark.parametrize("delta", ["1e-4", "3e-3"])
+def test_errors_cover_where_few_residuals_lie_in_the_quadratic_zone(delta):
+    """Noise of 1 %, of which the zone holds one row in a hundred, or one in four: every theory meets the spread."""
+    rng = np.random.default_rng(5)
+    depth = np.tile([2.0, 4, 8, 16, 32, 64], 8)
+    kinds = ("gauss-newton", "observed", "robust")
+    scaled = []
+    for _ in range(100):
+        loss = (1.7 + 3 / depth) * np.exp(0.01 * rng.standard_normal(48))
+        fitted = fit(Runs.from_columns({"depth": depth, "loss": loss}), "depth", f"log-huber:{delta}", n_starts=2)
+        theory = asymptotic(fitted, by="row", simulations=0)
+        assert theory.standard_error("alpha_depth") == pytest.approx(fitted.standard_errors["alpha_depth"], rel=1e-8)
+        error = fitted.params["alpha_depth"] - 1
+        scaled.append([error / theory.standard_error("alpha_depth", kind) for kind in kinds])
+    # The root mean square of 100 standard normal numbers is known to 7 %; four of its errors.
+    assert np.sqrt(np.mean(np.square(scaled), axis=0)) == pytest.approx(np.ones(3), abs=0.28)
+
+
+def test_whether_a_term_vanished_does_not_depend_on_its_units():
+    """A coefficient with bounds of the user's is kept in plain units, others at their column's geometric mean."""
+    columns = {"tokens": np.geomspace(1e9, 1e11, 8), "loss": np.full(8, 2.0)}
+    law = Law.parse("tokens")
+    for size, gone in ((1e-7, False), (1e-9, True)):
+        for bound in ((), ("c_tokens=0:1e12",)):
+            centred = centre(law, columns, Objective(), Constraints.parse(bound=bound))
+            c = size * np.exp(0.3 * (np.log(1e10) - centred.log_references[0]))
+            assert centred.free_names == ("c_tokens", "L0", "alpha_tokens")
+            assert centred.vanished(np.array([[c, 1.7, 0.3]]), 2.0).tolist() == [[gone, False, False]]
