@@ -16,6 +16,8 @@ from scalefit.derivatives import predict
 from scalefit.errors import DataError, FitError, OptionError, ScalefitWarning
 from scalefit.estimates import Estimates, estimate
 from scalefit.identifiability import Verdict
+from scalefit.inspection.repetitions import exact_duplicates
+from scalefit.inspection.warn import duplicate_warnings
 from scalefit.laws import DEFAULT_LAW, Law
 from scalefit.objectives import Objective
 from scalefit.problem import Problem
@@ -29,6 +31,9 @@ Array = NDArray[np.float64]
 
 ROWS_FOR_STARTS = 4096
 """Larger tables are searched on a random sample of so many rows; the best point is polished on all of them."""
+
+DUPLICATES_UP_TO = 20_000
+"""Rows among which a fit looks for repeated ones, for the cost; `inspect_runs` looks among any number."""
 
 MOST_STARTS = 100_000
 
@@ -300,6 +305,8 @@ def _status(converged: bool, estimates: Estimates) -> FitStatus:
 
 def _remarks(runs: Runs, certificate: Certificate, estimates: Estimates) -> list[ScalefitWarning]:
     remarks = list(estimates.warnings)
+    if len(runs) <= DUPLICATES_UP_TO:
+        remarks += duplicate_warnings(runs, exact_duplicates(runs))
     if runs.n_runs < len(runs):
         remarks.append(
             ScalefitWarning(

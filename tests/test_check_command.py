@@ -67,7 +67,13 @@ def test_json_document(run, tmp_path):
     ]
     assert len(document["sha256"]) == 64
     assert document["units"] == {"loss": "nats per token"}
-    assert document["design"]["columns"]["depth"] == {"levels": 3, "min": 8.0, "max": 32.0, "decades": np.log10(4)}
+    assert document["design"]["columns"]["depth"] == {
+        "levels": 3,
+        "missing": 0,
+        "min": 8.0,
+        "max": 32.0,
+        "decades": np.log10(4),
+    }
     assert document["design"]["n_shapes"] == 9
     assert document["warnings"] == []
     assert next(law["law"] for law in document["laws"] if not law["not_determined"]) == "width+depth+tokens"
@@ -104,7 +110,7 @@ def test_text_report(run, tmp_path):
     status, out, _ = run("check", name)
     sha = out.split("sha256 ")[1].split()[0]
     assert status == 0
-    assert out.replace("-0.00", "+0.00") == REPORT.format(sha=sha)
+    assert out == REPORT.format(sha=sha)
 
 
 def test_cells_and_names_are_text_and_no_markup(run, tmp_path):
@@ -194,6 +200,35 @@ def test_replicates_and_duplicates(run, tmp_path):
     # 27 degrees of freedom: the estimate lies within 4 of its standard errors, 0.002/sqrt(54) each
     assert abs(document["replicates"]["noise_ln_loss"] - 0.002) < 4 * 0.002 / np.sqrt(54)
     assert [w["code"] for w in document["warnings"]] == ["exact-duplicates", "replicates"]
+    assert document["warnings"][0]["message"] == (
+        "3 rows repeat an earlier row in every column: row 55 (line 56) of runs.csv, row 56 (line 57) of runs.csv, "
+        "row 57 (line 58) of runs.csv."
+    )
+    _, out, _ = run("fit", name, "--json")
+    assert [w["numbers"]["lines"] for w in json.loads(out)["warnings"] if w["code"] == "exact-duplicates"] == [
+        [56, 57, 58]
+    ]
+    noted = [(*row[:3], f"s{i}", row[4]) for i, row in enumerate([*rows, *rows[:3]])]
+    labelled = table(noted, "width,depth,tokens,note,loss")
+    assert json.loads(run("check", write(tmp_path, labelled), "--json")[1])["duplicates"] == 0
+
+
+def test_missing_cells_are_counted(run, tmp_path):
+    text = table(PLAIN).replace("1024,8,1000000000,", "1024,,1000000000,", 1)
+    name = write(tmp_path, text + "2048,8,1000000000,\n")
+    status, out, _ = run("check", name)
+    assert status == 0
+    assert "27 rows of 27 runs" in out
+    assert "9 shapes (width x depth)" in out
+    assert [line.split()[-1] for line in out.splitlines() if line.startswith(("width  ", "depth  "))] == ["0", "1"]
+    assert "width+depth+tokens: every parameter, from the 26 of 27 rows that have all its columns\n" in out
+    assert "\nwidth+tokens: every parameter\n" in out
+    document = json.loads(run("check", name, "--json")[1])
+    assert [(law["law"], law["n_rows"]) for law in document["laws"]][:2] == [
+        ("width+depth+tokens", 26),
+        ("width+tokens", 27),
+    ]
+    assert json.loads(run("fit", name, "--json")[1])["n_rows"] == 26
 
 
 def test_expressions_and_units_from_the_command_line(run, tmp_path):

@@ -28,7 +28,7 @@ class Inspection:
     columns : tuple of ColumnDesign
     correlations : tuple of Correlation
     n_shapes : int or None
-        Distinct combinations of width and depth; None where one is missing.
+        Distinct combinations of width and depth, over rows that have both; None without such columns.
     rows_per_run : tuple of int
         Smallest, median and largest number of rows of a run.
     repetitions : Repetitions
@@ -66,14 +66,15 @@ def inspect_runs(runs: Runs) -> Inspection:
     correlations = correlate({name: runs[name] for name in names})
     shapes = None
     if "width" in names and "depth" in names:
-        shapes = len(np.unique(hash_rows([runs["width"], runs["depth"]])))
+        known = ~np.isnan(runs["width"] + runs["depth"])
+        shapes = len(np.unique(hash_rows([runs["width"][known], runs["depth"][known]])))
     rows = np.bincount(runs.run_ids) if len(runs) else np.ones(1, dtype=np.int64)
     repetitions = find_repetitions(runs, names, counted)
     laws = tuple(law_outlook(law, runs, levels, correlations) for law in LAWS if set(law.split("+")) <= set(names))
     warnings = (
         *level_warnings(columns),
         *correlation_warnings(correlations),
-        *repetition_warnings(repetitions),
+        *repetition_warnings(runs, repetitions),
         *run_warnings(runs, rows),
     )
     per_run = (int(rows.min()), int(np.median(rows)), int(rows.max()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -20,13 +21,14 @@ _SAMPLE = 10_000
 
 @dataclass(frozen=True)
 class ColumnDesign:
-    """Spread of one column: distinct values, range, decades between its ends."""
+    """Spread of one column: distinct values, range, decades between its ends, rows in which it is missing."""
 
     name: str
     levels: int
     minimum: float
     maximum: float
     decades: float
+    missing: int
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,12 @@ def count_distinct(values: FloatArray) -> Distinct:
 
 def column_design(name: str, values: FloatArray, levels: int) -> ColumnDesign:
     """Describe one column; missing cells do not count."""
+    missing = int(np.isnan(values).sum())
     if levels == 0:
-        return ColumnDesign(name, 0, float("nan"), float("nan"), float("nan"))
+        return ColumnDesign(name, 0, math.nan, math.nan, math.nan, missing)
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     decades = float(np.log10(high / low)) if low > 0 else float("nan")
-    return ColumnDesign(name, levels, low, high, decades)
+    return ColumnDesign(name, levels, low, high, decades, missing)
 
 
 def correlate(columns: Mapping[str, FloatArray]) -> tuple[Correlation, ...]:

@@ -27,6 +27,8 @@ class LawOutlook:
     ----------
     law : str
     n_parameters : int
+    n_rows : int
+        Rows that have all its columns: those that a fit would use.
     not_determined : tuple of str
         Parameters that no losses on this design can determine; empty when the design allows all.
     reason : str
@@ -35,6 +37,7 @@ class LawOutlook:
 
     law: str
     n_parameters: int
+    n_rows: int
     not_determined: tuple[str, ...]
     reason: str
 
@@ -45,7 +48,7 @@ def law_outlook(law: str, runs: Runs, levels: Mapping[str, int], correlations: S
     n = int(np.logical_and.reduce([np.isfinite(runs[column]) for column in columns]).sum())
     if n < len(parameters) + 1:
         reason = f"{len(parameters)} parameters need at least {len(parameters) + 1} rows, {n} given"
-        return LawOutlook(law, len(parameters), tuple(parameters), reason)
+        return LawOutlook(law, len(parameters), n, tuple(parameters), reason)
     bad: list[str] = []
     reasons = []
     for column in columns:
@@ -57,4 +60,4 @@ def law_outlook(law: str, runs: Runs, levels: Mapping[str, int], correlations: S
         if abs(pair.value) == 1.0 and {pair.first, pair.second} <= set(columns):
             bad += [f"{kind}_{column}" for column in (pair.first, pair.second) for kind in ("c", "alpha")]
             reasons.append(f"{pair.second} is a power of {pair.first} in every row")
-    return LawOutlook(law, len(parameters), tuple(dict.fromkeys(bad)), "; ".join(reasons))
+    return LawOutlook(law, len(parameters), n, tuple(dict.fromkeys(bad)), "; ".join(reasons))

@@ -9,19 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.ingest.table import FloatArray, IntArray
-from scalefit.inspection.design import Distinct
+from scalefit.inspection.design import Distinct, count_distinct
 from scalefit.runs import Runs
 
-__all__ = ["Repetitions", "find_repetitions", "hash_rows"]
+__all__ = ["Repetitions", "exact_duplicates", "find_repetitions", "hash_rows"]
+
+_FEW = 5_000
+"""Up to so many rows are compared cell by cell; of more, those whose hashes agree."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Repetitions:
     """Rows that repeat others.
 
     Attributes
     ----------
-    duplicates : int
+    duplicates : (k,) int64 array
         Rows equal to an earlier row in every column; they carry no information.
     replicated : int
         Settings (combinations of the design columns) measured more than once, duplicates apart.
@@ -31,7 +34,7 @@ class Repetitions:
         Degrees of freedom of that estimate.
     """
 
-    duplicates: int
+    duplicates: IntArray
     replicated: int
     noise: float | None
     degrees: int
@@ -65,11 +68,11 @@ def find_repetitions(runs: Runs, design: Sequence[str], counted: Mapping[str, Di
     counted : mapping of str to Distinct
         For these columns and the loss.
     """
-    later = _later_duplicates(runs, counted)
+    later = exact_duplicates(runs, counted)
     # Without tokens or compute, rows of one run differ in how far they were trained.
     ambiguous = len(runs) - len(later) > runs.n_runs and not {"tokens", "flops"} & set(design)
     if not design or ambiguous:
-        return Repetitions(len(later), 0, None, 0)
+        return Repetitions(later, 0, None, 0)
     single = runs["loss"] > 0
     single[later] = False
     rows = _may_repeat(runs, design, counted)
@@ -78,23 +81,32 @@ def find_repetitions(runs: Runs, design: Sequence[str], counted: Mapping[str, Di
     _, group, counts = np.unique(settings, return_inverse=True, return_counts=True)
     degrees = len(rows) - len(counts)
     if degrees == 0:
-        return Repetitions(len(later), 0, None, 0)
+        return Repetitions(later, 0, None, 0)
     y = np.log(runs["loss"][rows])
     residual = y - (np.bincount(group, weights=y) / counts)[group]
     noise = float(np.sqrt(residual @ residual / degrees))
-    return Repetitions(len(later), int((counts > 1).sum()), noise, degrees)
+    return Repetitions(later, int((counts > 1).sum()), noise, degrees)
 
 
-def _later_duplicates(runs: Runs, counted: Mapping[str, Distinct]) -> IntArray:
-    """Rows equal to an earlier one in every column and in their run."""
-    every = [runs[name] for name in runs.columns]
-    if runs.has_runs and "run" not in runs:
-        every.append(runs.run_ids.astype(np.float64))
-    rows = _may_repeat(runs, ["loss"], counted)
-    first = np.unique(hash_rows([column[rows] for column in every]), return_index=True)[1]
-    mask = np.ones(len(rows), dtype=np.bool_)
-    mask[first] = False
-    return rows[mask]
+def exact_duplicates(runs: Runs, counted: Mapping[str, Distinct] | None = None) -> IntArray:
+    """Return the rows equal to an earlier one in every column, of numbers or of text.
+
+    `counted` are the distinct values of columns where they are known; otherwise those of the loss are counted.
+    """
+    rows = _may_repeat(runs, ["loss"], counted or {"loss": count_distinct(runs["loss"])})
+    numbers, texts = [runs[name] for name in runs.columns], list(runs.table.texts.values())
+    if len(rows) > _FEW:
+        _, group, counts = np.unique(hash_rows([x[rows] for x in numbers]), return_inverse=True, return_counts=True)
+        rows = rows[counts[group] > 1]
+    cells = [(column[rows] + 0.0).view(np.int64).tolist() for column in numbers]  # bits: missing equals missing
+    cells += [column[rows].tolist() for column in texts]
+    seen: set[tuple[object, ...]] = set()
+    later = []
+    for i, row in zip(rows.tolist(), zip(*cells, strict=True), strict=True):
+        if row in seen:
+            later.append(i)
+        seen.add(row)
+    return np.array(later, dtype=np.int64)
 
 
 def _may_repeat(runs: Runs, names: Sequence[str], counted: Mapping[str, Distinct]) -> IntArray:

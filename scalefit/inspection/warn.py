@@ -8,15 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import ScalefitWarning
+from scalefit.ingest.table import IntArray
 from scalefit.inspection.design import ColumnDesign, Correlation
 from scalefit.inspection.outlook import LEVELS
 from scalefit.inspection.repetitions import Repetitions
 from scalefit.runs import Runs
 
-__all__ = ["correlation_warnings", "level_warnings", "repetition_warnings", "run_warnings"]
+__all__ = ["correlation_warnings", "duplicate_warnings", "level_warnings", "repetition_warnings", "run_warnings"]
 
 COLLINEAR = 0.9
 """Two ln columns that correlate more than this share most of what they say."""
+
+_NAMED = 3
+"""Duplicates that a warning names."""
 
 
 def level_warnings(columns: Sequence[ColumnDesign]) -> list[ScalefitWarning]:
@@ -59,19 +63,26 @@ def correlation_warnings(correlations: Sequence[Correlation]) -> list[ScalefitWa
     return found
 
 
-def repetition_warnings(repetitions: Repetitions) -> list[ScalefitWarning]:
-    """Duplicates and replicates."""
-    found = []
-    if repetitions.duplicates:
-        rows = "1 row repeats" if repetitions.duplicates == 1 else f"{repetitions.duplicates} rows repeat"
-        found.append(
-            ScalefitWarning(
-                "exact-duplicates",
-                f"{rows} an earlier row in every column.",
-                "Remove them: they count one measurement twice.",
-                {"rows": repetitions.duplicates},
-            )
+def duplicate_warnings(runs: Runs, later: IntArray) -> list[ScalefitWarning]:
+    """Rows that repeat an earlier row in every column, the first few by name."""
+    if not len(later):
+        return []
+    named = ", ".join(runs.row_name(int(i)) for i in later[:_NAMED])
+    more = f" and {len(later) - _NAMED} more" if len(later) > _NAMED else ""
+    rows = "1 row repeats" if len(later) == 1 else f"{len(later)} rows repeat"
+    return [
+        ScalefitWarning(
+            "exact-duplicates",
+            f"{rows} an earlier row in every column: {named}{more}.",
+            "Delete them, for they count one measurement twice; trainings of their own differ in a seed or a run name.",
+            {"rows": len(later), "lines": runs.lines[later[:_NAMED]].tolist()},
         )
+    ]
+
+
+def repetition_warnings(runs: Runs, repetitions: Repetitions) -> list[ScalefitWarning]:
+    """Duplicates and replicates."""
+    found = duplicate_warnings(runs, repetitions.duplicates)
     if repetitions.noise is not None:
         found.append(
             ScalefitWarning(

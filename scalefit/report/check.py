@@ -41,7 +41,7 @@ def check_document(runs: Runs, seen: Inspection) -> dict[str, Any]:
             "n_shapes": seen.n_shapes,
             "rows_per_run": dict(zip(("min", "median", "max"), seen.rows_per_run, strict=True)),
         },
-        "duplicates": repetitions.duplicates,
+        "duplicates": len(repetitions.duplicates),
         "replicates": {
             "settings": repetitions.replicated,
             "noise_ln_loss": repetitions.noise,
@@ -51,6 +51,7 @@ def check_document(runs: Runs, seen: Inspection) -> dict[str, Any]:
             {
                 "law": outlook.law,
                 "n_parameters": outlook.n_parameters,
+                "n_rows": outlook.n_rows,
                 "not_determined": list(outlook.not_determined),
                 "reason": outlook.reason,
             }
@@ -70,7 +71,9 @@ def warnings_of(runs: Runs, seen: Inspection) -> tuple[ScalefitWarning, ...]:
 
 def _column(column: ColumnDesign) -> dict[str, Any]:
     values = {"min": column.minimum, "max": column.maximum, "decades": column.decades}
-    return {"levels": column.levels} | {k: None if math.isnan(v) else v for k, v in values.items()}
+    return {"levels": column.levels, "missing": column.missing} | {
+        k: None if math.isnan(v) else v for k, v in values.items()
+    }
 
 
 def check_report(runs: Runs, seen: Inspection, source: str) -> RenderableType:
@@ -84,7 +87,7 @@ def check_report(runs: Runs, seen: Inspection, source: str) -> RenderableType:
         *_left_out(runs),
         Text(""),
         *_design(runs, seen),
-        *_laws(seen),
+        *_laws(runs, seen),
         *([Text(""), remarks(warnings)] if warnings else []),
         Text(""),
         Text(f"next: {_next_step(seen, source)}"),
@@ -96,11 +99,16 @@ def _reading(runs: Runs) -> list[RenderableType]:
     renamed = [f"{name} = {source}" for name, source in origin.columns.items() if name != source]
     lines = [
         f"{origin.name}: {origin.format}, {origin.locale}, sha256 {origin.sha256[:12] or '-'}",
-        f"{len(runs)} rows of {runs.n_runs} runs; loss in {origin.units.get('loss', 'unknown units')}",
+        f"{_count(len(runs), 'row')} of {_count(runs.n_runs, 'run')}; "
+        f"loss in {origin.units.get('loss', 'unknown units')}",
     ]
     lines += [f"columns: {', '.join(renamed)}"] if renamed else []
     lines += [f"left aside: {', '.join(origin.ignored)}"] if origin.ignored else []
     return [Text(lines[0], style="bold"), *map(Text, lines[1:])]
+
+
+def _count(n: int, thing: str) -> str:
+    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 
 def _left_out(runs: Runs) -> list[RenderableType]:
@@ -119,27 +127,40 @@ def _left_out(runs: Runs) -> list[RenderableType]:
 
 
 def _design(runs: Runs, seen: Inspection) -> list[RenderableType]:
-    rows = [[c.name, str(c.levels), f"{c.minimum:.6g}", f"{c.maximum:.6g}", number(c.decades, 2)] for c in seen.columns]
+    blank = any(c.missing for c in seen.columns)
+    rows = [
+        [c.name, str(c.levels), f"{c.minimum:.6g}", f"{c.maximum:.6g}", number(c.decades, 2)]
+        + ([str(c.missing)] if blank else [])
+        for c in seen.columns
+    ]
     low, middle, high = seen.rows_per_run
     lines = [] if seen.n_shapes is None else [f"{seen.n_shapes} shapes (width x depth)"]
     lines += [f"rows per run: {low} to {high}, median {middle}"] if runs.has_runs else []
-    pairs = [f"{c.first}, {c.second} {c.value:+.2f}" for c in seen.correlations]
+    pairs = [f"{c.first}, {c.second} {round(c.value, 2) + 0.0:+.2f}" for c in seen.correlations]
     lines += [f"correlations of logarithms: {'; '.join(pairs)}"] if pairs else []
-    return [table(["column", "levels", "from", "to", "decades"], rows), *map(Text, lines)]
+    return [
+        table(["column", "levels", "from", "to", "decades", *(["missing"] if blank else [])], rows),
+        *map(Text, lines),
+    ]
 
 
-def _laws(seen: Inspection) -> list[RenderableType]:
+def _laws(runs: Runs, seen: Inspection) -> list[RenderableType]:
     if not seen.laws:
         return [Text("no law: none of width, depth, tokens, params and flops is known")]
-    return [Text(""), Text("what the design can determine", style="bold"), *(Text(_outlook(o)) for o in seen.laws)]
+    return [
+        Text(""),
+        Text("what the design can determine", style="bold"),
+        *(Text(_outlook(o, len(runs))) for o in seen.laws),
+    ]
 
 
-def _outlook(outlook: LawOutlook) -> str:
+def _outlook(outlook: LawOutlook, n: int) -> str:
     missing = outlook.not_determined
+    used = f", from the {outlook.n_rows} of {n} rows that have all its columns" if outlook.n_rows < n else ""
     if not missing:
-        return f"{outlook.law}: every parameter"
+        return f"{outlook.law}: every parameter{used}"
     named = "nothing" if len(missing) == outlook.n_parameters else f"all but {', '.join(missing)}"
-    return f"{outlook.law}: {named} ({outlook.reason})"
+    return f"{outlook.law}: {named} ({outlook.reason}){used}"
 
 
 def _next_step(seen: Inspection, source: str) -> str:
