@@ -23,7 +23,7 @@ from scalefit.objectives import Objective
 from scalefit.problem import Problem
 from scalefit.runs import Runs
 from scalefit.solver import Solution, solve
-from scalefit.starts import draw_starts
+from scalefit.starts import check_seed, draw_starts
 
 __all__ = ["Certificate", "Fit", "FitStatus", "fit"]
 
@@ -222,8 +222,7 @@ def fit(
     constraints = (constraints or Constraints()).checked(law)
     if not 1 <= n_starts <= MOST_STARTS:
         raise OptionError(f"the number of starts is {n_starts} and must be at least 1 and at most {MOST_STARTS}")
-    if seed < 0:
-        raise OptionError(f"the seed is {seed} and must not be negative")
+    check_seed(seed)
     runs = runs.complete([*law.columns, *([weights] if weights else [])])
     centred = centre(law, runs, objective, constraints, runs[weights] if weights else None)
     _require_rows(runs, len(centred.free_names))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefit.errors import OptionError
 from scalefit.problem import Problem
 
-__all__ = ["draw_starts"]
+__all__ = ["check_seed", "draw_starts"]
 
 Array = NDArray[np.float64]
 
@@ -16,6 +17,13 @@ EXPONENT_RANGE = (0.15, 1.5)
 
 CANDIDATES = 2
 """Draws a start: the first whose linear fit needs no coefficient to be clipped are taken."""
+
+
+def check_seed(seed: int) -> int:
+    """Return a seed, or raise `OptionError` if it is negative."""
+    if seed < 0:
+        raise OptionError(f"the seed is {seed} and must not be negative")
+    return seed
 
 
 def draw_starts(problem: Problem, n_starts: int, rng: np.random.Generator) -> Array:

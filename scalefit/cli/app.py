@@ -18,8 +18,9 @@ app = typer.Typer(
     help="Fit scaling laws in width, depth and tokens to a table of runs, and plan the next run.",
 )
 
-DONE, WARNED, WRONG_INPUT, NO_ANSWER = 0, 1, 2, 3
-"""Exit statuses: done; warnings under --strict (theory: a claim is violated); input wrong; data cannot answer."""
+DONE, WARNED, WRONG_INPUT, NO_ANSWER, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit statuses: done; warnings under --strict (theory: a claim is violated); input wrong; data cannot answer;
+Ctrl-C."""
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalefit.cli.app import app
+from scalefit.cli.app import INTERRUPTED, app
 from scalefit.cli.law_options import FitRequest, opens_fit
 from scalefit.cli.methods import method_names
 from scalefit.cli.output import AsJson, Force, Strict, finish, print_json, print_report, refuse_to_overwrite
 from scalefit.cli.progress import progress_bars
+
+if TYPE_CHECKING:
+    from scalefit.uncertainty.comparison import Comparison
 
 
 @app.command()
@@ -34,12 +38,13 @@ def ci(
 ) -> None:
     """Give intervals by bootstrap, profile, posterior and theory, say where they disagree and which to trust.
 
-    Ends with status 3 if the data do not determine every parameter.
+    Ends with status 3 if the data do not determine every parameter or no method gives intervals. Ctrl-C keeps the
+    methods that were finished, and ends with status 130.
     """
     from scalefit.errors import OptionError
     from scalefit.identifiability import Verdict
     from scalefit.report.ci import ci_document, ci_report
-    from scalefit.uncertainty.comparison import ALL_METHODS, FAST_METHODS, Settings, compare_intervals
+    from scalefit.uncertainty.comparison import ALL_METHODS, FAST_METHODS, Interrupted, Settings, compare_intervals
 
     refuse_to_overwrite(force, output, plot)
     if jobs < 1:
@@ -48,23 +53,35 @@ def ci(
     methods = [m for name in method_names(method or ["all"]) for m in sets.get(name, (name,))]
     fit = request.open()
     settings = Settings(level, resamples, by, request.seed, jobs if jobs > 1 else 0)
-    with progress_bars() as bars:
-        result = compare_intervals(fit, methods, settings, bars)
+    stopped = False
+    try:
+        with progress_bars() as bars:
+            result = compare_intervals(fit, methods, settings, bars)
+    except Interrupted as interrupted:
+        result, stopped = interrupted.comparison, True
     if as_json:
         print_json(ci_document(result))
     else:
         print_report(ci_report(result))
-    written = [plot]
-    if output is not None:
-        if result.default not in result.samples:
-            reason = result.withheld.get(result.default, "it was not among the methods")
-            raise OptionError(f"there are no draws of {result.default} to write to {output}: {reason}")
-        result.samples[result.default].save(output)
-        written.append(output)
+    if stopped:
+        sys.stderr.write("interrupted; the methods that were finished are printed, nothing is written to files\n")
+        raise typer.Exit(INTERRUPTED)
+    _write_draws(result, output)
     if plot is not None:
         from scalefit.plots import save_figure
         from scalefit.plots_uncertainty import interval_figure
 
         save_figure(interval_figure(result), plot, overwrite=force)
-    answered = Verdict.NOT_DETERMINED not in fit.verdicts.values()
-    finish(answered, result.warnings, strict, written=written)
+    answered = bool(result.intervals) and Verdict.NOT_DETERMINED not in fit.verdicts.values()
+    finish(answered, result.warnings, strict, written=[plot, output])
+
+
+def _write_draws(result: Comparison, output: Path | None) -> None:
+    from scalefit.errors import OptionError
+
+    if output is None:
+        return
+    if result.default not in result.samples:
+        reason = result.withheld.get(result.default, "it was not among the methods")
+        raise OptionError(f"there are no draws of {result.default} to write to {output}: {reason}")
+    result.samples[result.default].save(output)

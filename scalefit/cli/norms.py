@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from scalefit.cli.app import DONE, NO_ANSWER, app
+from scalefit.cli.app import DONE, INTERRUPTED, NO_ANSWER, app
 
 
 @app.command()
@@ -86,4 +86,4 @@ def _run(preset: str, folder: Path, workers: int | None) -> None:
         run_experiment(PRESETS[preset], folder, workers=workers, progress=progress)
     except KeyboardInterrupt:
         progress(f"interrupted; finished runs are in {folder}, the same command goes on from there")
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None

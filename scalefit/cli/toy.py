@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scalefit.cli.app import DONE, NO_ANSWER, app
+from scalefit.cli.app import DONE, INTERRUPTED, NO_ANSWER, app
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from scalefit.depth_exponents import DepthExponent
     from toy_models.teacher_student.config import SweepConfig
     from toy_models.teacher_student.sweep import Progress
-
-INTERRUPTED = 130
-"""Exit status of a run that was asked to stop, as a shell has it for Ctrl-C."""
 
 
 @app.command()

@@ -24,7 +24,8 @@ def ci_document(result: Comparison) -> dict[str, Any]:
     """Describe the intervals in JSON types; an open end is None."""
     return {
         "level": result.settings.level,
-        "default": result.default,
+        "default": result.trusted,
+        "suits": result.default,
         "by": result.samples[result.default].diagnostics["by"] if result.default in result.samples else result.plan.by,
         "reason": result.plan.reason,
         "estimates": dict(result.fit.params),
@@ -75,12 +76,15 @@ def _interval_table(result: Comparison, names: list[str]) -> RenderableType:
 
 
 def _trust(result: Comparison) -> Text:
-    draws = result.samples.get(result.default)
-    by = f" by {draws.diagnostics['by']}" if draws is not None and result.default == "cluster" else ""
-    return Text.assemble(
-        (f"{result.settings.level:.0%} intervals. Trust {result.default}{by} (*)", "bold"),
-        f": {result.plan.reason}.",
-    )
+    level, suits = f"{result.settings.level:.0%} intervals. ", result.default
+    if result.trusted is None:
+        if suits in result.withheld:
+            return Text.assemble((f"{level}None is to be trusted", "bold"), f": {suits} gives none, as said below.")
+        advice = f"add --method {suits}: {result.plan.reason}."
+        return Text.assemble((f"{level}None is to be trusted yet", "bold"), f"; {advice}")
+    draws = result.samples.get(suits)
+    by = f" by {draws.diagnostics['by']}" if draws is not None and suits == "cluster" else ""
+    return Text.assemble((f"{level}Trust {suits}{by} (*)", "bold"), f": {result.plan.reason}.")
 
 
 def _sentences(result: Comparison) -> list[RenderableType]:

@@ -27,7 +27,8 @@ from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.fitting import Fit
 from scalefit.m_estimator import Scores, row_scores
 from scalefit.problem import Problem
-from scalefit.uncertainty.groups import choose_method, group_labels
+from scalefit.starts import check_seed
+from scalefit.uncertainty.groups import FEWEST_CLUSTERS, choose_method, group_labels
 from scalefit.uncertainty.refits import Refits, refit
 from scalefit.uncertainty.samples import check_level
 
@@ -50,7 +51,8 @@ class Asymptotic:
     estimate : mapping of str to float
         In plain units.
     covariances : mapping of str to (n_names, n_names) float array
-        By theory: ``"gauss-newton"``, ``"observed"``, ``"robust"`` and, where rows share a group, ``"cluster"``.
+        By theory: ``"gauss-newton"``, ``"observed"``, ``"robust"`` and, where there are at least 15 clusters,
+        ``"cluster"``.
         nan for fixed parameters and those at a bound.
     degrees : mapping of str to int
         Degrees of freedom of Student's t, by theory.
@@ -106,6 +108,7 @@ def asymptotic(fit: Fit, *, by: str | None = None, seed: int = 0, simulations: i
         How many; 0 leaves `hessian_p` unknown.
     """
     refits = Refits.of(fit)
+    check_seed(seed)
     clusters = by or choose_method(fit).by
     inside = _inside(refits)
     pieces = _pieces(refits, inside)
@@ -117,9 +120,9 @@ def asymptotic(fit: Fit, *, by: str | None = None, seed: int = 0, simulations: i
         "robust": pieces.robust,
     }
     degrees = dict.fromkeys(free, n - p)
-    if clusters != "row":
-        labels = group_labels(fit, clusters)
-        n_groups = int(labels.max()) + 1
+    labels = group_labels(fit, clusters)
+    n_groups = int(labels.max()) + 1
+    if clusters != "row" and n_groups >= FEWEST_CLUSTERS:
         sums = np.stack([np.bincount(labels, column, n_groups) for column in rows.T], axis=1)
         free["cluster"] = bread @ (sums.T @ sums) @ bread * n_groups / (n_groups - 1) * (n - 1) / (n - p)
         degrees["cluster"] = n_groups - 1
@@ -133,7 +136,7 @@ def asymptotic(fit: Fit, *, by: str | None = None, seed: int = 0, simulations: i
         covariances=MappingProxyType(reported),
         degrees=MappingProxyType(degrees),
         likelihood_scale=_likelihood_scale(refits),
-        clusters="" if clusters == "row" else clusters,
+        clusters=clusters if "cluster" in free else "",
         hessian_ratio=ratio,
         hessian_p=probability,
         warnings=_warnings(ratio, probability, simulations),

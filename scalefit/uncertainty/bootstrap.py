@@ -22,12 +22,13 @@ from scipy.special import ndtri
 from scalefit.errors import FitError, OptionError, ScalefitWarning
 from scalefit.fitting import Fit
 from scalefit.identifiability import Verdict
+from scalefit.starts import check_seed
 from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Plan, choose_method, group_labels
 from scalefit.uncertainty.refits import Progress, Refits, Replicates, chunk_sizes, refit, run_chunks
 from scalefit.uncertainty.resampling import METHODS, Resampling, draw_chunk, jackknife_problem, plan_resampling
 from scalefit.uncertainty.samples import Samples, check_level
 
-__all__ = ["bootstrap"]
+__all__ = ["bootstrap", "check_resamples"]
 
 Array = NDArray[np.float64]
 
@@ -38,6 +39,11 @@ FEWEST_ROWS = 10
 """With fewer rows a parameter, quantiles of replicates are too narrow: they know no Student's t."""
 
 FEWEST = 50
+
+L0_BY_SHAPE = (
+    "percentile intervals of L0 by shape held the truth in 89 % of simulated tables, where BCa ones held it in 94 %"
+)
+"""Measured for 95 % intervals on the rows of the Chinchilla table (the guide to intervals; 400 tables)."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +101,8 @@ def bootstrap(
         If the data leave parameters undetermined, so that replicates would be arbitrary, or none converged.
     """
     check_level(level)
-    if n_resamples < FEWEST:
-        raise OptionError(f"n_resamples is {n_resamples} and must be at least {FEWEST}")
+    check_resamples(n_resamples)
+    check_seed(seed)
     _require_determined(fit)
     plan = choose_method(fit)
     method, by = _method_and_unit(plan, fit, method, by)
@@ -112,6 +118,12 @@ def bootstrap(
     if not replicates.usable.any():
         raise FitError("no bootstrap replicate reached an optimum; fit a smaller law or fix a parameter", partial=fit)
     return _samples(fit, _Drawn(resampling, by, plan, replicates, n_resamples), level)
+
+
+def check_resamples(n_resamples: int) -> None:
+    """Raise `OptionError` if there are fewer replicates than an interval can stand on."""
+    if n_resamples < FEWEST:
+        raise OptionError(f"the number of resamples is {n_resamples} and must be at least {FEWEST}; 1000 are usual")
 
 
 def _require_determined(fit: Fit) -> None:
@@ -165,7 +177,7 @@ def _samples(fit: Fit, drawn: _Drawn, level: float) -> Samples:
         estimate=fit.params,
         level=level,
         corrections=MappingProxyType(corrections),
-        reservations=MappingProxyType(_reservations(piled, drawn.resampling, names)),
+        reservations=MappingProxyType(_reservations(piled, drawn, names)),
         diagnostics=MappingProxyType(_diagnostics(drawn, shares, limits)),
         warnings=tuple(_warnings(drawn, piled, limits)),
     )
@@ -193,13 +205,17 @@ def _one_sided(values: Array, level: float) -> float:
     return float(np.quantile(values, level if at_low else 1 - level))
 
 
-def _reservations(piled: dict[str, float], resampling: Resampling, names: tuple[str, ...]) -> dict[str, str]:
-    """Doubts concern every parameter: a pile-up at a bound bends the distribution of all of them."""
+def _reservations(piled: dict[str, float], drawn: _Drawn, names: tuple[str, ...]) -> dict[str, str]:
+    """Doubts concern every parameter, but for what is known of L0 alone: a pile-up at a bound bends all of them."""
+    resampling = drawn.resampling
     doubts = [f"{share:.0%} of the replicates have {name} at a bound" for name, share in piled.items()]
     n_rows, n_free = len(resampling.labels), len(resampling.refits.point)
     if n_rows < FEWEST_ROWS * n_free:
         doubts.append(f"{n_rows} rows for {n_free} parameters are so few that replicates scatter too little")
-    return dict.fromkeys(names, " and ".join(doubts)) if doubts else {}
+    doubted = dict.fromkeys(names, " and ".join(doubts)) if doubts else {}
+    if (resampling.method, drawn.by) == ("cluster", "shape") and "L0" in resampling.refits.centred.free_names:
+        doubted["L0"] = " and ".join([*doubts, L0_BY_SHAPE])
+    return doubted
 
 
 def _diagnostics(drawn: _Drawn, shares: dict[str, float], limits: dict[str, float]) -> dict[str, Any]:

@@ -17,57 +17,24 @@ from scalefit.uncertainty.importance import importance_sample
 from scalefit.uncertainty.posterior import sample_posterior
 from scalefit.uncertainty.profile import Profile, profile
 from scalefit.uncertainty.refits import Progress
-from scalefit.uncertainty.samples import Samples, check_level
+from scalefit.uncertainty.samples import Samples
+from scalefit.uncertainty.settings import (
+    ALL_METHODS,
+    BOOTSTRAPS,
+    FAST_METHODS,
+    POSTERIORS,
+    ROW_METHODS,
+    ROW_THEORIES,
+    THEORIES,
+    Settings,
+)
 
-__all__ = ["ALL_METHODS", "FAST_METHODS", "Comparison", "Settings", "compare_intervals"]
+__all__ = ["ALL_METHODS", "FAST_METHODS", "Comparison", "Interrupted", "Settings", "compare_intervals"]
 
 Interval = tuple[float, float]
 
-BOOTSTRAPS = ("pairs", "cluster", "residual", "wild", "wild-cluster")
-THEORIES = {"wald": "gauss-newton", "observed": "observed", "robust": "robust", "cluster-robust": "cluster"}
-ALL_METHODS = (*BOOTSTRAPS, "profile", *THEORIES, "posterior", "importance", "importance-cluster")
-FAST_METHODS = ("pairs", "cluster", "profile", "wald", "importance")
-
-ROW_THEORIES = {"profile", "wald", "observed", "robust"}
-"""Methods that take every row for independent, and say nothing sensible where rows share runs."""
-
-ROW_METHODS = {*ROW_THEORIES, "pairs", "residual", "wild"}
-"""Methods that take every row for independent."""
-
-POSTERIORS = {"posterior", "importance"}
-"""Methods with an effect that rows of a run share, where they do, but none of the shape."""
-
 DISAGREE = 1.5
 """Intervals disagree when one is so many times as wide as the other, or misses the other's centre."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How the methods are run.
-
-    Attributes
-    ----------
-    level : float
-    n_resamples : int
-        Of each bootstrap.
-    by : str or None
-        Clusters; None chooses.
-    seed : int
-    workers : int
-        Processes for the bootstraps; 0 works in this one.
-    simulations : int
-        Simulated tables behind the warning about the curvature; 0 leaves it out.
-    names : tuple of str
-        Parameters to give intervals of; all if empty.
-    """
-
-    level: float = 0.95
-    n_resamples: int = 1000
-    by: str | None = None
-    seed: int = 0
-    workers: int = 0
-    simulations: int = 200
-    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +46,9 @@ class Comparison:
     fit : Fit
     settings : Settings
     plan : Plan
-        The bootstrap that suits the table, and why.
+        The bootstrap that suits the table or the clusters asked for, and why.
     default : str
-        The method to trust.
+        The method that suits the table.
     intervals : mapping of str to mapping of str to (float, float)
         Method -> parameter -> interval in plain units; an open end is infinite. ``"pairs-bca"`` and
         ``"cluster-bca"`` stand beside the percentile intervals where they exist.
@@ -107,6 +74,11 @@ class Comparison:
     reservations: Mapping[str, str]
     warnings: tuple[ScalefitWarning, ...]
 
+    @property
+    def trusted(self) -> str | None:
+        """The default where it has intervals; None where it was not asked for or is withheld."""
+        return self.default if self.default in self.intervals else None
+
     def disagreements(self) -> list[dict[str, Any]]:
         """Where a method's interval differs from the default's: in width, or in not holding its centre."""
         found = []
@@ -119,6 +91,20 @@ class Comparison:
                 if apart or not 1 / DISAGREE <= ratio <= DISAGREE:
                     found.append({"method": method, "parameter": name, "width_ratio": ratio, "apart": apart})
         return found
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during `compare_intervals`; nothing of what was finished is lost.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        The methods that were finished; the others are withheld.
+    """
+
+    def __init__(self, comparison: Comparison) -> None:
+        super().__init__("interrupted")
+        self.comparison = comparison
 
 
 def compare_intervals(
@@ -142,19 +128,28 @@ def compare_intervals(
     Raises
     ------
     OptionError
-        If a method is unknown or the level is not between 0 and 1.
+        If a method or the grouping is unknown.
+    Interrupted
+        On Ctrl-C; it carries what was finished.
     """
     settings = settings or Settings()
-    check_level(settings.level)
     for method in methods:
         if method not in ALL_METHODS:
             raise OptionError(f"unknown method {method!r}; choose of {', '.join(ALL_METHODS)}, or all")
+    if settings.by is not None:
+        group_labels(fit, settings.by)
     run = _Run(fit, settings, progress)
-    for method in dict.fromkeys(methods):
-        try:
-            run.add(method)
-        except (FitError, OptionError) as error:
-            run.withheld[method] = str(error)
+    waiting = list(dict.fromkeys(methods))
+    try:
+        while waiting and not run.cut_short:
+            run.try_to_add(waiting[0])
+            del waiting[0]
+    except KeyboardInterrupt:
+        run.withheld |= dict.fromkeys(waiting, "interrupted before it was finished")
+        raise Interrupted(run.comparison()) from None
+    if run.cut_short:
+        run.withheld |= dict.fromkeys(waiting, "interrupted before it was begun")
+        raise Interrupted(run.comparison())
     return run.comparison()
 
 
@@ -163,8 +158,9 @@ class _Run:
 
     def __init__(self, fit: Fit, settings: Settings, progress: Callable[[str], Progress | None] | None) -> None:
         self.fit, self.settings, self.progress = fit, settings, progress
-        self.plan = choose_method(fit)
-        self.by = settings.by or (self.plan.by if self.plan.by != "row" else None)
+        self.found = choose_method(fit)
+        self.plan = self.found if settings.by is None else _asked(settings.by, self.found)
+        self.by = self.plan.by if self.plan.by != "row" else None
         self.theory: Asymptotic | None = None
         self.intervals: dict[str, dict[str, Interval]] = {}
         self.samples: dict[str, Samples] = {}
@@ -180,14 +176,27 @@ class _Run:
         wanted = self.settings.names or tuple(self.fit.params)
         return [n for n in wanted if constraints.ties.get(n, n) not in constraints.fixed]
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether Ctrl-C ended a bootstrap before all of its replicates."""
+        return any(warning.code == "interrupted" for warning in self.warnings)
+
+    def try_to_add(self, method: str) -> None:
+        """Run one method, or note why it gives nothing on this table."""
+        try:
+            self.add(method)
+        except (FitError, OptionError) as error:
+            self.withheld[method] = str(error)
+
     def add(self, method: str) -> None:
         """Run one method."""
         rows_share_runs = self.fit.runs.n_runs < len(self.fit.runs)
         if method in ROW_THEORIES and rows_share_runs:
             self.withheld[method] = "it takes every row for independent, and here rows share runs"
             return
-        if (method in ROW_METHODS and self.plan.by != "row") or (method in POSTERIORS and self.plan.by == "shape"):
-            self.reservations[method] = f"it takes rows of one {self.plan.by} for independent, which they are not"
+        shared = self.by or self.found.by
+        if (method in ROW_METHODS and shared != "row") or (method in POSTERIORS and shared == "shape"):
+            self.reservations[method] = f"it takes rows of one {shared} for independent, which they are not"
         report = self.progress(method) if self.progress else None
         if method in BOOTSTRAPS:
             self._add_bootstrap(method, report)
@@ -209,7 +218,7 @@ class _Run:
         settings = self.settings
         by = (self.by or ("shape" if self._has_shapes() else None)) if clustered else None
         if clustered and by is None:
-            self.withheld[method] = "no rows share a run or a shape"
+            self.withheld[method] = self._no_clusters()
             return
         draws = bootstrap(
             self.fit,
@@ -226,7 +235,18 @@ class _Run:
         if bca:
             self.intervals[f"{method}-bca"] = bca
 
+    def _no_clusters(self) -> str:
+        if self.settings.by == "row":
+            return "rows are taken one by one, as asked"
+        if self.by is not None:
+            return f"there are fewer than {FEWEST_CLUSTERS} clusters by {self.by}"
+        if self.fit.runs.n_runs < len(self.fit.runs):
+            return f"{self.fit.runs.n_runs} runs are too few to resample ({FEWEST_CLUSTERS} needed)"
+        return f"there are no {FEWEST_CLUSTERS} runs or shapes that rows share"
+
     def _has_shapes(self) -> bool:
+        if self.settings.by == "row":
+            return False
         try:
             labels = group_labels(self.fit, "shape")
         except OptionError:
@@ -243,17 +263,19 @@ class _Run:
 
     def _add_profile(self, report: Progress | None) -> None:
         theory = self._theory()
+        profiles = {}
         for i, name in enumerate(self.free):
-            self.profiles[name] = profile(self.fit, name, self.settings.level, theory=theory)
+            profiles[name] = profile(self.fit, name, self.settings.level, theory=theory)
             if report is not None:
                 report(i + 1, len(self.free))
+        self.profiles = profiles
         self.intervals["profile"] = {name: found.interval for name, found in self.profiles.items()}
 
     def _add_theory(self, method: str) -> None:
         theory = self._theory()
         kind = THEORIES[method]
         if kind not in theory.covariances:
-            self.withheld[method] = "no rows share a run or a shape that makes them dependent"
+            self.withheld[method] = self._no_clusters()
             return
         level = self.settings.level
         all_of_them = {n: theory.interval(n, kind, level) for n in self.free}
@@ -262,7 +284,7 @@ class _Run:
     def _theory(self) -> Asymptotic:
         if self.theory is None:
             self.theory = asymptotic(
-                self.fit, by=self.by, seed=self.settings.seed, simulations=self.settings.simulations
+                self.fit, by=self.plan.by, seed=self.settings.seed, simulations=self.settings.simulations
             )
             self.warnings += self.theory.warnings
         return self.theory
@@ -273,7 +295,7 @@ class _Run:
             fit=self.fit,
             settings=self.settings,
             plan=self.plan,
-            default="cluster" if self.settings.by not in (None, "row") else self.plan.method,
+            default=self.plan.method,
             intervals=MappingProxyType(self.intervals),
             samples=MappingProxyType(self.samples),
             profiles=MappingProxyType(self.profiles),
@@ -282,6 +304,13 @@ class _Run:
             reservations=MappingProxyType(self.reservations),
             warnings=(*self.fit.warnings, *self.warnings),
         )
+
+
+def _asked(by: str, found: Plan) -> Plan:
+    """The plan for clusters that were asked for."""
+    if by == "row":
+        return Plan("pairs", by, "rows are taken one by one, as asked", found.tests)
+    return Plan("cluster", by, f"rows are grouped by {by}, as asked", found.tests)
 
 
 def _difference(one: Interval, other: Interval, log: bool) -> tuple[float, bool]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from scalefit.errors import FitError, OptionError, ScalefitWarning
 from scalefit.fitting import Fit
+from scalefit.starts import check_seed
 from scalefit.uncertainty.diagnostics import prior_influence, prior_warnings, smooth_weights
 from scalefit.uncertainty.priors import Prior
 from scalefit.uncertainty.proposal import build_proposal
@@ -77,6 +78,7 @@ def importance_sample(
     """
     if n_draws < 1_000:
         raise OptionError(f"n_draws is {n_draws} and must be at least 1000, or the tail of the weights is unknown")
+    check_seed(seed)
     target = build_target(fit, priors, noise, by)
     rng = np.random.default_rng(seed)
     points, log_density = build_proposal(target, target.point_of(fit)).draw(n_draws, rng)

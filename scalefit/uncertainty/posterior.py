@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from scalefit.errors import FitError, OptionError
 from scalefit.fitting import Fit
+from scalefit.starts import check_seed
 from scalefit.uncertainty.chains import Chain, fingerprint, load_chains, random_state, save_chains
 from scalefit.uncertainty.conditional import Conditional, build_conditional
 from scalefit.uncertainty.convergence import Judgement, is_check, judge
@@ -106,6 +107,7 @@ def sample_posterior(
         )
     if max_steps < THIN * FIRST_CHECK:
         raise OptionError(f"max_steps is {max_steps} and must be at least {THIN * FIRST_CHECK}")
+    check_seed(seed)
     if backend is not None and not Path(backend).parent.is_dir():
         raise OptionError(f"the folder of {backend} does not exist; create it, or name a file elsewhere")
     target = build_target(fit, priors, noise, by)
@@ -179,6 +181,8 @@ def _advanced(conditional: Conditional, chain: Chain) -> Chain:
 
     _, n_walkers, n_dim = chain.coords.shape
     sampler = emcee.EnsembleSampler(n_walkers, n_dim, conditional.log_posterior, moves=_moves(), vectorize=True)
+    # emcee's wrapper answers any exception, Ctrl-C included, by printing all walkers to standard output.
+    sampler.log_prob_fn = conditional.log_posterior
     state = emcee.State(chain.coords[-1], log_prob=chain.log_prob[-1], random_state=chain.random_state)
     end = sampler.run_mcmc(state, SEGMENT, thin_by=THIN, skip_initial_state_check=True)
     return Chain(sampler.get_chain(), sampler.get_log_prob(), sampler.backend.accepted, end.random_state)

@@ -162,7 +162,7 @@ def test_too_few_clusters_and_unknown_options_are_refused(chin203_fit):
     assert choose_method(table).method == "pairs"
     with pytest.raises(OptionError, match="unknown bootstrap 'bayes'"):
         bootstrap(chin203_fit, method="bayes")
-    with pytest.raises(OptionError, match="n_resamples is 10"):
+    with pytest.raises(OptionError, match="number of resamples is 10"):
         bootstrap(chin203_fit, 10)
     with pytest.raises(OptionError, match="unknown grouping 'cluster'"):
         bootstrap(chin203_fit, method="cluster", by="cluster")

@@ -6,10 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
 
+from scalefit.cli import main
+from scalefit.errors import OptionError
+from scalefit.uncertainty import comparison
+from scalefit.uncertainty.comparison import Settings
 from scalefit.uncertainty.samples import Samples
 
 SCALEFIT = [sys.executable, "-c", "from scalefit.cli import main; main()"]
@@ -57,7 +62,8 @@ def test_the_document_has_its_keys(chinchilla):
     assert chinchilla["diagnostics"]["pairs"]["converged"] == 1
     assert chinchilla["standard_errors"]["gauss-newton"]["alpha_depth"] == pytest.approx(0.287, abs=1e-3)
     assert chinchilla["standard_errors"]["observed"]["alpha_depth"] == pytest.approx(0.202, abs=1e-3)
-    assert set(chinchilla["reservations"]) == {"pairs", "profile", "wald", "importance"}
+    assert set(chinchilla["reservations"]) == {"pairs", "cluster", "profile", "wald", "importance"}
+    assert "percentile intervals of L0" in chinchilla["reservations"]["cluster"]
     assert "curvature-disagrees" in [w["code"] for w in chinchilla["warnings"]]
 
 
@@ -115,6 +121,88 @@ def test_unknown_methods_and_levels_are_refused(run):
     run(*CHIN, "--method", "magic", status=2)
     run(*CHIN, "--level", "95", "--method", "pairs", status=2)
     run(*CHIN, "--jobs", "0", "--method", "pairs", status=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--by", "nope"), "unknown grouping 'nope'"),
+        (("--resamples", "0"), "the number of resamples is 0 and must be at least 50"),
+        (("--resamples=-5",), "the number of resamples is -5"),
+    ],
+)
+def test_what_no_method_could_use_is_one_sentence_before_any_work(monkeypatch, capsys, words, complaint):
+    status, out, err = in_process(monkeypatch, capsys, *CHIN, "--method", "wald", *words)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+def in_process(monkeypatch, capsys, *words):
+    """Status and streams of `scalefit ci` in this process, where its parts can be replaced."""
+    monkeypatch.setattr(sys, "argv", ["scalefit", "ci", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, *capsys.readouterr()
+
+
+def test_a_method_without_a_row_is_not_recommended(run):
+    lines = ["width,depth,tokens,loss"]
+    rng = np.random.default_rng(1)
+    for width, depth, tokens in product((256, 512, 1024), (4, 8, 16), (1e9, 1e10, 1e11)):
+        loss = (1.7 + 300 / width + 3 / depth + 505 / tokens**0.3) * np.exp(0.002 * rng.standard_normal())
+        lines.append(f"{width},{depth},{tokens:g},{loss:.6f}")
+    for name in ("a.csv", "b.csv"):
+        (run.folder / name).write_text("\n".join(lines))
+    two_runs = run("a.csv", "b.csv", "--method", "cluster", status=3)
+    assert "None is to be trusted yet; add --method pairs" in two_runs
+    assert "cluster: withheld, 2 runs are too few to resample (15 needed)" in two_runs
+    assert "(*)" not in two_runs
+    few = run("a.csv", "--by", "width", "--method", "cluster,cluster-robust,wald")
+    assert "None is to be trusted: cluster gives none" in few
+    assert "fewer than 15 clusters by width" in few
+    found = json.loads(run("a.csv", "--method", "wald", "--json"))
+    assert (found["default"], found["suits"]) == (None, "pairs")
+    asked = json.loads(run(*CHIN, "--by", "row", "--method", "pairs,cluster", "--resamples", "60", "--json"))
+    assert (asked["default"], asked["by"], asked["reason"]) == ("pairs", "row", "rows are taken one by one, as asked")
+    assert set(asked["withheld"]) == {"cluster"}
+    assert "rows of one shape" in asked["reservations"]["pairs"]
+
+
+def test_ctrl_c_prints_the_finished_methods_and_one_line(monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison, "sample_posterior", interrupted)
+    words = (*CHIN, "--method", "wald,posterior,importance", "--json")
+    status, out, err = in_process(monkeypatch, capsys, *words)
+    assert status == 130
+    assert err == "interrupted; the methods that were finished are printed, nothing is written to files\n"
+    found = json.loads(out)
+    assert set(found["intervals"]) == {"wald"}
+    assert set(found["withheld"]) == {"posterior", "importance"}
+
+
+def test_a_bootstrap_cut_short_ends_the_comparison(chin203_fit):
+    def report(_name):
+        return interrupt
+
+    def interrupt(done, _total):
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(comparison.Interrupted) as stopped:
+        comparison.compare_intervals(chin203_fit, ("pairs", "wald"), Settings(n_resamples=1000), report)
+    found = stopped.value.comparison
+    assert len(found.samples["pairs"]) == 512
+    assert set(found.withheld) == {"wald"}
+
+
+@pytest.mark.parametrize("wrong", [{"n_resamples": 0}, {"seed": -1}, {"level": 1.0}])
+def test_wrong_settings_are_refused_in_python(wrong):
+    with pytest.raises(OptionError):
+        Settings(**wrong)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import pytest
 
 import scalefit as sf
 from scalefit.uncertainty.arviz_export import to_arviz
+from scalefit.uncertainty.conditional import Conditional
 from scalefit.uncertainty.convergence import is_check
 from scalefit.uncertainty.diagnostics import chain_diagnostics
 from scalefit.uncertainty.importance import importance_sample
@@ -256,3 +257,19 @@ def test_effective_sizes_are_honest():
     means = posterior["alpha_depth"].reshape(24, -1).mean(axis=1)
     expected = np.std(posterior["alpha_depth"]) / (posterior.diagnostics["ess"]["alpha_depth"] / 24) ** 0.5
     assert 0.65 < np.std(means, ddof=1) / expected < 1.5  # 24 means: a standard deviation is known to 15 %
+
+
+def test_ctrl_c_within_the_likelihood_prints_nothing(chin203_fit, monkeypatch, capsys):
+    """emcee's own wrapper would print every walker's parameters and a traceback to standard output."""
+    calls = iter(range(1000))
+    original = Conditional.log_posterior
+
+    def interrupted(self, points):
+        if next(calls) == 50:
+            raise KeyboardInterrupt
+        return original(self, points)
+
+    monkeypatch.setattr(Conditional, "log_posterior", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sample_posterior(chin203_fit)
+    assert capsys.readouterr() == ("", "")
