@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -87,10 +87,14 @@ def describe_dataset(name: str) -> Dataset:
     """
     registry = _registry()
     if name not in registry:
-        near = difflib.get_close_matches(name, registry, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise DataError(f"no dataset is named {name!r}{hint}; the package ships {', '.join(registry)}")
+        raise _unknown(name, registry)
     return registry[name]
+
+
+def _unknown(name: str, known: Iterable[str]) -> DataError:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return DataError(f"no dataset is named {name!r}{hint}; the package ships {', '.join(known)}")
 
 
 def load_dataset(name: str) -> Runs:
@@ -116,6 +120,8 @@ def load_dataset(name: str) -> Runs:
     >>> len(load_dataset("chinchilla"))
     245
     """
+    if name not in _registry():
+        raise _unknown(name, list_datasets())
     dataset = describe_dataset(name)
     if dataset.kind != "runs":
         raise DataError(
