@@ -26,7 +26,9 @@ from scipy.special import stdtrit
 from scalefit.errors import DataError, ScalefitWarning
 from scalefit.fitting import Fit
 from scalefit.identifiability import Verdict
+from scalefit.ingest.tidy import show_number
 from scalefit.laws import Columns
+from scalefit.runs import Runs
 from scalefit.uncertainty.samples import Samples, check_level
 
 __all__ = ["Prediction", "decades_beyond", "prediction_interval"]
@@ -140,8 +142,12 @@ def _columns(fit: Fit, points: Columns) -> dict[str, Array]:
         if name not in points:
             raise DataError(f"the points lack the column {name!r} of the law {fit.law}; give all its columns")
         columns[name] = np.atleast_1d(np.asarray(points[name], dtype=np.float64))
-        if not (np.isfinite(columns[name]) & (columns[name] > 0)).all():
-            raise DataError(f"{name} of a point is not a positive number; correct it")
+        wrong = np.flatnonzero(~(np.isfinite(columns[name]) & (columns[name] > 0)))
+        if len(wrong):
+            i = int(wrong[0])
+            where = points.row_name(i) if isinstance(points, Runs) else f"point {i + 1}"
+            value = "missing" if np.isnan(columns[name][i]) else show_number(columns[name][i])
+            raise DataError(f"{where}: {name} is {value} and must be a positive number; correct it")
     return dict(zip(columns, np.broadcast_arrays(*columns.values()), strict=True))
 
 

@@ -109,5 +109,8 @@ def test_a_law_that_the_data_leave_open_predicts_nothing():
 def test_points_have_to_be_complete(chin203_fit):
     with pytest.raises(DataError, match="lack the column 'tokens'"):
         prediction_interval(chin203_fit, {"width": 1024, "depth": 16})
-    with pytest.raises(DataError, match="not a positive number"):
-        prediction_interval(chin203_fit, {"width": 1024, "depth": 0, "tokens": 1e10})
+    with pytest.raises(DataError, match=r"^point 2: depth is 0 and must be a positive number"):
+        prediction_interval(chin203_fit, {"width": 1024, "depth": [8, 0], "tokens": 1e10})
+    table = Runs.from_columns({"width": [8, 8], "depth": [8, np.nan], "tokens": [1e9, 1e9], "loss": [1, 1]}, "points")
+    with pytest.raises(DataError, match=r"^row 2 \(line \d\) of points: depth is missing and must be a positive"):
+        prediction_interval(chin203_fit, table)

@@ -11,6 +11,7 @@ from scalefit.cli.app import app
 from scalefit.cli.output import AsJson, finish, print_json, print_report
 
 if TYPE_CHECKING:
+    from scalefit.laws import Law
     from scalefit.runs import Runs
 
 
@@ -34,7 +35,8 @@ def predict(
     from scalefit.prediction import prediction_interval
     from scalefit.report.predict import prediction_document, prediction_report
 
-    prediction = prediction_interval(load_fit(fit), _points(points, at or []), level=level)
+    fitted = load_fit(fit)
+    prediction = prediction_interval(fitted, _points(points, at or [], fitted.law), level=level)
     if as_json:
         print_json(prediction_document(prediction))
     else:
@@ -42,7 +44,7 @@ def predict(
     finish(prediction.determined, prediction.warnings)
 
 
-def _points(path: Path | None, at: list[str]) -> Runs:
+def _points(path: Path | None, at: list[str], law: Law) -> Runs | dict[str, list[float]]:
     """Read points from a table or from the words of the command line."""
     from scalefit.errors import OptionError
     from scalefit.runs import Runs
@@ -51,11 +53,26 @@ def _points(path: Path | None, at: list[str]) -> Runs:
         raise OptionError("give the points either as a table or with --at width=4096,depth=40,tokens=1T")
     if path is not None:
         return Runs.from_csv(path, {"loss": "1"})  # points have no loss; reading asks for one
-    rows = [dict(_pair(part, text) for part in text.split(",")) for text in at]
+    rows = [_point(text, law) for text in at]
     if any(row.keys() != rows[0].keys() for row in rows):
         raise OptionError("every --at must name the same columns")
-    values = {name: [_number(name, row[name]) for row in rows] for name in rows[0]}
-    return Runs.from_columns({**values, "loss": [1.0] * len(rows)}, name="--at")
+    return {name: [_number(name, row[name]) for row in rows] for name in rows[0]}
+
+
+def _point(text: str, law: Law) -> dict[str, str]:
+    """Read one --at: every column of the law at most once, and nothing else."""
+    from scalefit.errors import OptionError
+
+    pairs = [_pair(part, text) for part in text.split(",")]
+    names = [name for name, _ in pairs]
+    for name in names:
+        if name not in law.columns:
+            raise OptionError(
+                f"--at {text!r}: the law {law} has no column {name!r}; its columns are {', '.join(law.columns)}"
+            )
+        if names.count(name) > 1:
+            raise OptionError(f"--at {text!r} gives {name} {names.count(name)} times; give it once")
+    return dict(pairs)
 
 
 def _number(name: str, text: str) -> float:
