@@ -67,6 +67,7 @@ _UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
 }
 _EQUALITY = (ast.Eq, ast.NotEq)
 _QUOTED = re.compile(r"`([^`]+)`")
+_SINGLE_EQUALS = re.compile(r"(?<![=<>!:])=(?!=)")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -154,6 +155,8 @@ def _parse(expression: str) -> tuple[ast.expr, dict[str, str]]:
         return ast.parse(source, mode="eval").body, quoted
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         reason = getattr(error, "msg", None) or "too deeply nested"
+        if _SINGLE_EQUALS.search(source):
+            reason = "a single = has no meaning; write == to compare"
         raise OptionError(f"expression {expression!r} cannot be read: {reason}") from None
 
 

@@ -200,8 +200,10 @@ class Runs:
         rows; the warning `tie-at-cut` then holds both possible counts. Zero drops nothing.
         """
         n = len(self)
-        if not 0 <= k < n:
-            raise OptionError(f"drop_worst is {k} and must be between 0 and {n - 1}: the table has {n} rows")
+        if not isinstance(k, (int, np.integer)) or not 0 <= k < n:
+            raise OptionError(
+                f"--drop-worst (drop_worst) is {k} and must be a whole number from 0 to {n - 1}: the table has {n} rows"
+            )
         if k == 0:
             return self
         loss = self["loss"]

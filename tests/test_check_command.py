@@ -282,8 +282,14 @@ REFUSALS = {
     ("runs.csv", "--loss", "los"): "runs.csv has no column 'los' (did you mean loss?); its columns are width, depth, ",
     ("runs.csv", "--loss", "loss", "--column", "loss=loss"): "--loss and --column loss=... both define the loss",
     ("runs.csv", "--where", "width > 9999"): "where width > 9999 leaves no row of the 27 in runs.csv; relax it",
-    ("runs.csv", "--drop-worst", "27"): "drop_worst is 27 and must be between 0 and 26: the table has 27 rows",
+    ("runs.csv", "--drop-worst", "27"): "--drop-worst (drop_worst) is 27 and must be a whole number from 0 to 26: ",
     ("runs.csv", "--pattern", "x(?P<a>.)"): "runs.csv: pattern 'x(?P<a>.)' matches no run name; the first is",
+    ("runs.csv", "--drop-worst", "-1"): "--drop-worst (drop_worst) is -1 and must be a whole number from 0 to 26: ",
+    ("runs.csv", "--column", "tokens=1/0"): "runs.csv: tokens = 1/0 is a finite number in no row; correct the ",
+    ("runs.csv", "--where", "depth = 8"): "expression 'depth = 8' cannot be read: a single = has no meaning; write == ",
+    ("runs.csv", "--loss", "depth"): "--loss depth names the depth of runs.csv; name the column that holds the loss",
+    ("binary.csv",): "binary.csv holds NUL bytes and is no text; save it as CSV in UTF-8",
+    ("passwd",): "passwd is no table that can be recognised: no row follows line 3, the only one that looks like ",
     ("twice.csv",): "twice.csv: column loss appears twice (columns 1, 2); rename or remove one",
     ("two.csv",): "two.csv: d_model, hidden_size may each be the width; choose one with --column width=d_model",
 }  # fmt: skip
@@ -293,10 +299,29 @@ REFUSALS = {
 def test_refusals_name_the_thing_and_the_remedy(run, tmp_path, words):
     write(tmp_path, table(PLAIN))
     write(tmp_path, "loss,loss\n1,2\n", "twice.csv")
+    write(tmp_path, "width,loss\n1,\0\n", "binary.csv")
+    write(tmp_path, "root:x:0:0:root:/\nbin:x:1:1:bin:/bin\nsql:x:2:2:SQL administrator,,,:/\n", "passwd")
     write(tmp_path, "d_model,hidden_size,loss\n1,2,3\n", "two.csv")
     status, out, err = run("check", *words)
     assert (status, out) == (2, "")
     assert err.startswith(f"error: {REFUSALS[words]}")
+
+
+def test_one_row_is_one_row(run, tmp_path):
+    assert "\n1 row of 1 run; loss in" in run("check", write(tmp_path, table(PLAIN[:1])))[1]
+
+
+def test_a_folder_gives_one_warning_of_each_kind(run, tmp_path):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for i in range(60):
+        (folder / f"w{64 * (i + 1)}-d{i + 1}.csv").write_text("Step,loss\n1,3.5\n2,3.4\n")
+    document = json.loads(run("check", "logs", "--json")[1])
+    hints = [w for w in document["warnings"] if w["code"] == "role-not-found"]
+    assert [w["numbers"] for w in hints] == [{"role": role, "files": 60} for role in ("width", "depth", "tokens")]
+    assert hints[0]["message"] == (
+        "in 60 of 60 files, for example: w1024-d16.csv has no column width, but the run names seem to hold it."
+    )
 
 
 def test_several_files_and_datasets_do_not_mix(run, tmp_path):

@@ -115,7 +115,7 @@ LAST_DEPTH = t27_columns()["depth"]
         ({}, ["--law", "width*depth"], "is not a column or a shifted column"),
         ({}, ["--objective", "huber"], "needs the width of its quadratic zone"),
         ({}, ["--fix", "L1=2"], "has no parameter 'L1'"),
-        ({}, ["--drop-worst", "27"], "must be between 0 and 26"),
+        ({}, ["--drop-worst", "27"], "must be a whole number from 0 to 26"),
         ({}, ["--plot", "fit.txt"], ".png, .pdf or .svg"),
         ({}, ["--starts", "0"], "must be at least 1"),
     ],
@@ -173,6 +173,8 @@ def test_options_beside_a_finished_fit_are_refused(tmp_path: Path) -> None:
         ["predict", "fit.json", "--at", "width=1,depth=2,tokens=many"],
         ["predict", "fit.json", "--at", "width=1,depth=2,tokens=0"],
         ["predict", "fit.json", "--at", "width=1"],
+        ["predict", "fit.json", "--at", "width=1,depth=2,tokens=3,lr=3"],
+        ["predict", "fit.json", "--at", "width=1,depth=2,tokens=3,depth=3"],
     ],
 )
 def test_wrong_points_are_one_sentence(words: list[str], tmp_path: Path) -> None:

@@ -77,9 +77,9 @@ def test_drop_worst_takes_ties_together(runs, k, kept):
         }  # fmt: skip
 
 
-@pytest.mark.parametrize("k", [-1, 5, 6])
+@pytest.mark.parametrize("k", [-1, 5, 6, 1.5])
 def test_drop_worst_needs_a_rest(runs, k):
-    with pytest.raises(OptionError, match=f"drop_worst is {k} and must be between 0 and 4: the table has 5 rows"):
+    with pytest.raises(OptionError, match=rf"\(drop_worst\) is {k} and must be a whole number from 0 to 4: "):
         runs.drop_worst(k)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +59,7 @@ def find_roles(grid: Grid, options: ReadOptions) -> Roles:
     if options.loss is not None:
         if "loss" in definitions:
             raise OptionError("--loss and --column loss=... both define the loss; give one")
-        definitions["loss"] = _column_named(options.loss, grid)
+        definitions["loss"] = _loss_named(options.loss, grid, definitions)
     renames = {text: name for name, text in definitions.items() if text in grid.names}
     derived = {name: text for name, text in definitions.items() if renames.get(text) != name}
     by_column, warnings = dict(renames), []
@@ -103,6 +104,18 @@ def _column_named(name: str, grid: Grid) -> str:
     raise DataError(
         f"{grid.name} has no column {name!r}{did_you_mean(name, grid.names)}; its columns are {', '.join(grid.names)}"
     )
+
+
+def _loss_named(name: str, grid: Grid, definitions: Mapping[str, str]) -> str:
+    """Return the column that --loss names, which must not be the only one for another role."""
+    column = _column_named(name, grid)
+    for role in SYNONYMS:
+        found = [] if grid.own or role in definitions else role_candidates(grid.names, role)
+        if [grid.names[i] for i in found] == [column]:
+            raise OptionError(
+                f"--loss {shlex.quote(name)} names the {role} of {grid.name}; name the column that holds the loss"
+            )
+    return column
 
 
 def _one_of(found: list[str], role: str, grid: Grid) -> tuple[str | None, ScalefitWarning | None]:

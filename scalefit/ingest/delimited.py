@@ -94,12 +94,18 @@ def _after_header(
     rows: list[list[str]] = []
     lines: list[int] = []
     header: list[str] = []
+    header_line = 0
     for i, (line, record) in enumerate(records):
         if dialect.header is not None and i <= dialect.header:
-            header = record
+            header, header_line = record, line
         elif any(record) and not record[0].startswith("# "):
             rows.append(record)
             lines.append(line)
+    if not rows and dialect.header:
+        raise DataError(
+            f"{name} is no table that can be recognised: no row follows line {header_line}, the only one "
+            "that looks like a header; name the separator with --delimiter or the columns with --names"
+        )
     if not rows:
         raise DataError(f"{name} has a header and no rows; export the runs again")
     return header, rows, lines

@@ -57,7 +57,10 @@ def assemble(grid: Grid, options: ReadOptions, parsed: Parsed, roles: Roles) -> 
         origins = {n: c.inputs for n, c in columns.items()} | {n: (n,) for n in raw}
         origins |= {n: c.inputs for n, c in made.items()}
         inputs = tuple(dict.fromkeys(i for n in names_in(definition) for i in origins.get(n, ())))
-        made[name] = Column(_finite(evaluate(definition, known)), definition, inputs)
+        values = _finite(evaluate(definition, known))
+        if np.isnan(values).all():
+            raise DataError(f"{grid.name}: {name} = {definition} is a finite number in no row; correct the expression")
+        made[name] = Column(values, definition, inputs)
     return {**columns, **made}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.errors import DataError
+from scalefit.errors import DataError, ScalefitWarning
 from scalefit.ingest.table import Dropped, Origin, Places, Table, frozen
 from scalefit.ingest.tidy import show_number
 
@@ -52,8 +52,25 @@ def join_tables(tables: Sequence[Table], name: str) -> Table:
         dropped if len(dropped) else Dropped.none(name),
         origin,
         (),
-        tuple({str(warning): warning for table in tables for warning in table.warnings}.values()),
+        _one_of_each_kind(tables),
     )
+
+
+def _one_of_each_kind(tables: Sequence[Table]) -> tuple[ScalefitWarning, ...]:
+    """Return one warning of each code and role: the first, with the number of files where several have it."""
+    kinds: dict[tuple[str, Any], list[ScalefitWarning]] = {}
+    for table in tables:
+        mine = {(warning.code, warning.numbers.get("role")): warning for warning in reversed(table.warnings)}
+        for kind in reversed(mine):
+            kinds.setdefault(kind, []).append(mine[kind])
+    found = []
+    for first, *others in kinds.values():
+        if others:
+            files = len(others) + 1
+            message = f"in {files} of {len(tables)} files, for example: {first.message}"
+            first = replace(first, message=message, numbers={**first.numbers, "files": files})
+        found.append(first)
+    return tuple(found)
 
 
 def _with_one_kind_of_run(tables: Sequence[Table]) -> Sequence[Table]:

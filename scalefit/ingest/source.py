@@ -84,7 +84,7 @@ def decode(source: Source) -> tuple[str, tuple[ScalefitWarning, ...]]:
                     f"{source.name}: byte {error.start} is no {encoding} text; save the file as UTF-8"
                 ) from None
     if b"\x00" in data:
-        raise DataError(f"{source.name} holds zero bytes and is no text; save it as CSV in UTF-8")
+        raise DataError(f"{source.name} holds NUL bytes and is no text; save it as CSV in UTF-8")
     try:
         return data.decode("utf-8"), ()
     except UnicodeDecodeError as error:
