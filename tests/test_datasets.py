@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -122,9 +121,3 @@ def test_only_what_loads_is_offered_for_loading() -> None:
     with pytest.raises(DataError, match=r"no dataset is named 'x'; the package ships") as caught:
         load_dataset("x")
     assert str(caught.value).endswith(f"ships {', '.join(list_datasets())}")
-
-
-def test_every_table_stands_on_the_page() -> None:
-    page = (Path(__file__).parents[1] / "docs/reference/datasets.md").read_text(encoding="utf-8")
-    for name in datasets._registry():
-        assert f"| `{name}` | {describe_dataset(name).n_rows} |" in page

@@ -15,6 +15,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -168,3 +169,10 @@ def test_the_comparison_can_fail(expected, printed, agrees):
     expectation = contextlib.nullcontext() if agrees else pytest.raises(pytest.fail.Exception)
     with expectation:
         assert_prints("here", "command", expected, printed)
+
+
+def test_every_shipped_table_stands_on_its_page() -> None:
+    page = (ROOT / "docs/reference/datasets.md").read_text(encoding="utf-8")
+    registry = tomllib.loads((ROOT / "data/registry.toml").read_text(encoding="utf-8"))
+    for name, entry in registry.items():
+        assert f"| `{name}` | {entry['n_rows']} |" in page
