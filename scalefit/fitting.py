@@ -283,7 +283,7 @@ def _search(problem: Problem, n_starts: int, seed: int) -> tuple[Solution, int, 
     with np.errstate(invalid="ignore", divide="ignore"):
         log_losses = np.log(predict(searched, points))
         agree = np.abs(log_losses - log_losses[best]).max(axis=1) <= SAME_PREDICTION
-    polished = solve(problem, points[best : best + 1])
+    polished = solve(problem, points[best : best + 1], exact=False)
     return polished, int(agree.sum()), searched.logs.shape[1]
 
 
