@@ -60,7 +60,7 @@ def main(n_rows: int) -> None:
         contestants = {
             "pandas.read_csv": lambda: float(len(pd.read_csv(path))),
             "Runs.from_csv": lambda: float(len(Runs.from_csv(path))),
-            "read and inspect": lambda: float(inspect_runs(Runs.from_csv(path)).repetitions.duplicates),
+            "read and inspect": lambda: float(len(inspect_runs(Runs.from_csv(path)).repetitions.duplicates)),
         }
         timings = harness.interleave(contestants, REPEATS)
         sys.stdout.write(f"{harness.machine()}\n{n_rows} rows, {path.stat().st_size / 1e6:.0f} MB\n")
