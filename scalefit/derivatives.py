@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefit.batched import hold, positive_definite, ridged, solve_each
 from scalefit.problem import Problem
 
 __all__ = [
@@ -283,7 +284,7 @@ def _step(
     free, gradient, hessian = point
     held = ((free <= problem.lower) & (gradient > 0)) | ((free >= problem.upper) & (gradient < 0))
     matrix = hold(hessian, held)
-    other = np.logical_not(_positive_definite(matrix))
+    other = np.logical_not(positive_definite(matrix))
     if other.any():
         normal = semidefinite(other)
         exponents = np.arange(problem.n_linear, normal.shape[1])
@@ -312,52 +313,3 @@ def _step(
 
 def _some(rows: Rows, mask: NDArray[np.bool_]) -> NDArray[np.intp]:
     return np.flatnonzero(mask) if isinstance(rows, slice) else rows[mask]
-
-
-def solve_each(matrix: Array, right: Array) -> Array:
-    """Solve B linear systems; one that is not finite gives a step of zero."""
-    usable: NDArray[np.bool_] = np.isfinite(right.sum(axis=1) + matrix.sum(axis=(1, 2)))
-    if not usable.all():
-        matrix, right = np.array(matrix), np.array(right)
-        matrix[~usable], right[~usable] = np.identity(matrix.shape[1]), 0.0
-    return np.asarray(np.linalg.solve(matrix, right[:, :, None])[:, :, 0], dtype=np.float64)
-
-
-def hold(matrix: Array, held: NDArray[np.bool_]) -> Array:
-    """`matrix` with the rows and columns of held parameters replaced by those of the identity."""
-    if not held.any():
-        return matrix
-    matrix = np.where(held[:, :, None] | held[:, None, :], 0.0, matrix)
-    index = np.arange(held.shape[1])
-    matrix[:, index, index] = np.where(held, 1.0, matrix[:, index, index])
-    return matrix
-
-
-def ridged(matrix: Array) -> Array:
-    """A semidefinite matrix made definite by a ridge at the rounding level of each diagonal entry, in place."""
-    index = np.arange(matrix.shape[1])
-    diagonal = matrix[:, index, index]
-    matrix[:, index, index] = np.where(diagonal > 0, diagonal * (1 + 1e-10), 1.0)
-    return matrix
-
-
-def _positive_definite(matrix: Array) -> NDArray[np.bool_]:
-    """Which of B matrices are safely positive definite."""
-    index = np.arange(matrix.shape[1])
-    smallest = 1e-13 * np.abs(matrix[:, index, index])
-    try:
-        pivots = np.linalg.cholesky(matrix)[:, index, index] ** 2
-    except np.linalg.LinAlgError:
-        # LAPACK raises for all when one is indefinite: eliminate over the batch instead.
-        pivots = _pivots(matrix)
-    return np.asarray((pivots > smallest).all(axis=1))
-
-
-def _pivots(matrix: Array) -> Array:
-    """(B, P) pivots of symmetric elimination."""
-    a = matrix.transpose(1, 2, 0).copy()
-    size = len(a)
-    for j in range(size - 1):
-        a[j + 1 :, j + 1 :] -= (a[j + 1 :, j] / a[j, j])[:, None] * a[j, j + 1 :]
-    index = np.arange(size)
-    return a[index, index].T

@@ -20,15 +20,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefit.batched import hold, ridged, solve_each
 from scalefit.derivatives import (
     State,
     basis_functions,
     evaluate,
     evaluate_at_one_point,
     evaluate_on,
-    hold,
-    ridged,
-    solve_each,
     weighted_products,
 )
 from scalefit.problem import Problem
