@@ -97,7 +97,13 @@ def evaluate(problem: Problem, free: Array, rows: Rows = ALL, workspace: Array |
 def predict(problem: Problem, free: Array) -> Array:
     """(B, n) predicted losses at B points, nats per token."""
     parameters = problem.all_parameters(free)
-    return _predicted(parameters, basis_functions(problem, parameters))
+    n_functions, n = 2 * len(problem.logs) + 1, problem.logs.shape[1]
+    predicted = np.empty((len(free), n))
+    size = max(1, COPY_ELEMENTS // (n_functions * n))
+    for first in range(0, len(free), size):
+        some = slice(first, first + size)
+        predicted[some] = _predicted(parameters[some], basis_functions(problem, parameters[some]))
+    return predicted
 
 
 def jacobian(problem: Problem, free: Array) -> Array:

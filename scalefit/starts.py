@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefit.derivatives import COPY_ELEMENTS
 from scalefit.errors import OptionError
 from scalefit.problem import Problem
 
@@ -77,13 +78,18 @@ def _linear_fits(problem: Problem, alpha: Array) -> tuple[Array, NDArray[np.bool
     scale = 1.0 / loss if problem.objective.log else np.ones(n)
     if problem.weights is not None:
         scale = scale * np.sqrt(problem.weights)
-    units = np.ones((len(alpha), n_terms + 1, n))
-    np.exp(-full[:, n_terms + 1 :, None] * problem.logs, out=units[:, :n_terms])
-    units *= scale
-    right = loss * scale - np.einsum("bk,bkn->bn", full[:, : n_terms + 1], units)
+    matrix, vector = np.empty((len(alpha), n_terms + 1, n_terms + 1)), np.empty((len(alpha), n_terms + 1))
+    size = max(1, COPY_ELEMENTS // ((n_terms + 1) * n))
+    for first in range(0, len(alpha), size):
+        some = slice(first, first + size)
+        units = np.ones((len(full[some]), n_terms + 1, n))
+        np.exp(-full[some, n_terms + 1 :, None] * problem.logs, out=units[:, :n_terms])
+        units *= scale
+        np.matmul(units, units.transpose(0, 2, 1), out=matrix[some])
+        np.matmul(units, loss * scale, out=vector[some])
+    vector -= np.einsum("bij,bj->bi", matrix, full[:, : n_terms + 1])
     expand = problem.expand[: n_terms + 1, :n_linear]
-    matrix = expand.T @ np.matmul(units, units.transpose(0, 2, 1)) @ expand
-    vector = np.matmul(units, right[:, :, None])[:, :, 0] @ expand
+    matrix, vector = expand.T @ matrix @ expand, vector @ expand
     beta, clipped = _bounded_solutions(matrix, vector, problem.lower[:n_linear], problem.upper[:n_linear])
     smallest = np.where(problem.lower[:n_linear] == 0, 0.01 * loss.min(), -np.inf)
     if problem.expand[n_terms].any():
