@@ -48,8 +48,13 @@ Level = Annotated[float, typer.Option(rich_help_panel=_SURE, help="Confidence le
 @opens_fit
 def optimal(
     request: FitRequest,
-    params: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Most parameters")] = None,
-    flops: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Training compute")] = None,
+    params: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=_BUDGET, help="Most parameters: 7B, several with commas, or FROM:TO:HOW_MANY"),
+    ] = None,
+    flops: Annotated[
+        str | None, typer.Option(rich_help_panel=_BUDGET, help="Training compute, written the same way")
+    ] = None,
     memory: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Most bytes when served")] = None,
     latency: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Most seconds per token")] = None,
     tokens: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Training tokens, if fixed")] = None,
