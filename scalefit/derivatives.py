@@ -126,7 +126,7 @@ def gauss_newton(problem: Problem, free: Array, rows: Rows = ALL) -> Array:
     parameters = problem.all_parameters(free)
     basis = basis_functions(problem, parameters)
     with np.errstate(all="ignore"):
-        reweighted = _row_weights(problem, _predicted(parameters, basis), rows)[1]
+        reweighted = _row_weights(problem, _predicted(parameters, basis), rows)
         matrix: Array = _contract(problem, _fill_slopes(problem, parameters, basis), reweighted)
     return matrix
 
@@ -142,19 +142,16 @@ def basis_functions(problem: Problem, parameters: Array, workspace: Array | None
     return basis
 
 
-def _row_weights(problem: Problem, predicted: Array, rows: Rows) -> tuple[Array, Array]:
-    """First derivative of each row's penalty by S, and the weight of reweighted least squares (a second)."""
+def _row_weights(problem: Problem, predicted: Array, rows: Rows) -> Array:
+    """Weight of each row in reweighted least squares, in the place of the second derivative of its penalty by S."""
     target, weights = problem.of(rows)
     objective = problem.objective
     residuals = objective.transform(predicted) - target
-    first, reweighted = objective.score(residuals), objective.reweighting(residuals)
+    reweighted = np.broadcast_to(objective.reweighting(residuals), residuals.shape)
     if objective.log:
         slope = 1.0 / predicted
-        first = first * slope
         reweighted = reweighted * (slope * slope)
-    elif np.ndim(reweighted) == 0:
-        reweighted = np.full(first.shape, reweighted)
-    return (first, reweighted) if weights is None else (first * weights, reweighted * weights)
+    return reweighted if weights is None else reweighted * weights
 
 
 def evaluate_on(problem: Problem, free: Array, basis: Array, rows: Rows) -> State:
@@ -179,7 +176,7 @@ def evaluate_on(problem: Problem, free: Array, basis: Array, rows: Rows) -> Stat
         hessian = problem.free_matrix(full)
 
         def semidefinite(some: NDArray[np.bool_]) -> Array:
-            reweighted = _row_weights(problem, predicted[some], _some(rows, some))[1]
+            reweighted = _row_weights(problem, predicted[some], _some(rows, some))
             return _contract(problem, basis if some.all() else basis[some], reweighted)
 
         step = _step(problem, (free, gradient, hessian), semidefinite)
@@ -209,7 +206,7 @@ def evaluate_at_one_point(problem: Problem, free: Array, rows: Rows = ALL) -> St
         predicted = _predicted(parameters, basis)
         _, first, second = _row_derivatives(unweighted, predicted, ALL)
         penalty = problem.objective.penalty(problem.objective.transform(predicted) - problem.target)
-        reweighted = _row_weights(unweighted, predicted, ALL)[1]
+        reweighted = _row_weights(unweighted, predicted, ALL)
     slopes = _fill_slopes(problem, parameters, basis)[0]
     products = slopes[:, None] * slopes
     exact = products * second

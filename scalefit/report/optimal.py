@@ -12,7 +12,7 @@ from rich.text import Text
 
 from scalefit.errors import ScalefitWarning
 from scalefit.optimal import FeasibleShape, OptimalShape, ShapeIntervals
-from scalefit.report.text import number, remarks, table, warning_documents
+from scalefit.report.text import finite_or_none, number, remarks, table, warning_documents
 
 __all__ = ["optimal_report", "shape_document"]
 
@@ -28,19 +28,21 @@ def shape_document(shape: OptimalShape, withheld: Sequence[ScalefitWarning] = ()
         "count": shape.count,
         "serving": asdict(shape.serving),
         "determined": shape.determined,
-        **{name: _number(getattr(shape, name)) for name in (*QUANTITIES, "params", "flops")},
+        **{name: finite_or_none(getattr(shape, name)) for name in (*QUANTITIES, "params", "flops")},
         "intervals": _intervals(shape.intervals),
         "intervals_by_method": {found.method: _by_method(found) for found in shape.by_method},
-        "exponents": {name: _number(value) for name, value in shape.exponents.items()},
+        "exponents": {name: finite_or_none(value) for name, value in shape.exponents.items()},
         "flatness": None
         if shape.flatness is None
         else {
-            "halved": _number(shape.flatness.halved),
-            "doubled": _number(shape.flatness.doubled),
-            "within": {f"{share:g}": [_number(x) for x in ends] for share, ends in shape.flatness.within.items()},
+            "halved": finite_or_none(shape.flatness.halved),
+            "doubled": finite_or_none(shape.flatness.doubled),
+            "within": {
+                f"{share:g}": [finite_or_none(x) for x in ends] for share, ends in shape.flatness.within.items()
+            },
         },
         "feasible": [
-            {name: _number(getattr(option, name)) for name in FeasibleShape.__dataclass_fields__}
+            {name: finite_or_none(getattr(option, name)) for name in FeasibleShape.__dataclass_fields__}
             for option in shape.feasible
         ],
         "binding": list(shape.binding),
@@ -60,11 +62,7 @@ def _by_method(found: ShapeIntervals) -> dict[str, Any]:
 
 
 def _intervals(intervals: Mapping[str, Interval]) -> dict[str, Any]:
-    return {name: [_number(low), _number(high)] for name, (low, high) in intervals.items()}
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return {name: [finite_or_none(low), finite_or_none(high)] for name, (low, high) in intervals.items()}
 
 
 def optimal_report(shapes: Sequence[OptimalShape], withheld: Sequence[ScalefitWarning] = ()) -> RenderableType:

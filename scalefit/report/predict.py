@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from scalefit.prediction import Prediction
-from scalefit.report.text import number, remarks, table, warning_documents
+from scalefit.report.text import finite_or_none, number, remarks, table, warning_documents
 
 __all__ = ["prediction_document", "prediction_report"]
 
@@ -22,10 +22,10 @@ def prediction_document(prediction: Prediction) -> list[dict[str, Any]]:
     return [
         {
             **{name: float(values[i]) for name, values in prediction.columns.items()},
-            "loss": _number(prediction.loss[i]),
-            "interval": [_number(end) for end in prediction.mean[i]],
+            "loss": finite_or_none(prediction.loss[i]),
+            "interval": [finite_or_none(end) for end in prediction.mean[i]],
             "interval_of": "mean",
-            "interval_new_run": [_number(end) for end in prediction.new_run[i]],
+            "interval_new_run": [finite_or_none(end) for end in prediction.new_run[i]],
             "level": prediction.level,
             "method": prediction.method,
             "decades_beyond_table": {name: float(values[i]) for name, values in prediction.decades.items()},
@@ -33,10 +33,6 @@ def prediction_document(prediction: Prediction) -> list[dict[str, Any]]:
         }
         for i in range(len(prediction.loss))
     ]
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def prediction_report(prediction: Prediction) -> RenderableType:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from scalefit.design import Suggestion
-from scalefit.report.text import number, remarks, table, warning_documents
+from scalefit.report.text import finite_or_none, number, remarks, table, warning_documents
 
 __all__ = ["suggestion_document", "suggestion_report"]
 
@@ -28,19 +28,19 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
                 "flops": run.flops,
                 "flops_so_far": cumulative,
                 "expected": _interval(run.expected),
-                "standard_error": _number(run.error),
+                "standard_error": finite_or_none(run.error),
             }
         )
     return {
         "quantity": suggestion.quantity,
-        "estimate": _number(suggestion.estimate),
+        "estimate": finite_or_none(suggestion.estimate),
         "level": suggestion.level,
         "before": _interval(suggestion.before),
         "after": _interval(suggestion.after),
         "standard_error": {
             "scale": "ln" if suggestion.factor else "plain",
-            "before": _number(suggestion.error_before),
-            "after": _number(suggestion.error_after),
+            "before": finite_or_none(suggestion.error_before),
+            "after": finite_or_none(suggestion.error_after),
         },
         "runs": runs,
         "flops": suggestion.flops,
@@ -50,12 +50,8 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
     }
 
 
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 def _interval(ends: Interval) -> list[float | None]:
-    return [_number(end) for end in ends]
+    return [finite_or_none(end) for end in ends]
 
 
 def suggestion_report(suggestion: Suggestion) -> RenderableType:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from scalefit.errors import ScalefitWarning
 
-__all__ = ["number", "remarks", "render", "table", "warning_documents"]
+__all__ = ["finite_or_none", "number", "remarks", "render", "table", "warning_documents"]
 
 WIDTH = 100
 
@@ -24,6 +24,11 @@ def render(content: RenderableType, width: int = WIDTH) -> str:
     out = StringIO()
     Console(file=out, width=width, no_color=True, highlight=False, markup=False).print(content)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def finite_or_none(value: float) -> float | None:
+    """Return a number for a JSON document, which has no form for one that is not finite."""
+    return value if math.isfinite(value) else None
 
 
 def number(value: float, digits: int = 4) -> str:
