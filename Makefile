@@ -41,7 +41,7 @@ bench: $(VENV)/ready-all
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
 data: $(VENV)/ready-core
-	$(BIN)/python -m scalefit.chinchilla | cmp - data/chinchilla.csv
+	$(BIN)/python data/chinchilla.py | cmp - data/chinchilla.csv
 
 wheel:
 	PYTHON=$(PYTHON) .ci/test-wheel

@@ -51,7 +51,7 @@ def main(n_rows: int) -> None:
     """Time and print."""
     import pandas as pd
 
-    from scalefit.inspection import inspect_runs
+    from scalefit.identifiability.inspection import inspect_runs
     from scalefit.runs import Runs
 
     with tempfile.TemporaryDirectory() as folder:

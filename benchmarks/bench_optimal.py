@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 import scalefit as sf
-from scalefit.fitting import Fit
+from scalefit.fitting.fit import Fit
 from scalefit.optimal import Budget, Count, Space, parse_count, sweep_shapes
 from scalefit.uncertainty.bootstrap import bootstrap
 from scalefit.uncertainty.samples import Samples

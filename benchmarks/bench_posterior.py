@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 import scalefit as sf
-from scalefit.uncertainty.diagnostics import chain_diagnostics
-from scalefit.uncertainty.importance import importance_sample
-from scalefit.uncertainty.posterior import sample_posterior
-from scalefit.uncertainty.target import Target, build_target
+from scalefit.uncertainty.posterior.diagnostics import chain_diagnostics
+from scalefit.uncertainty.posterior.importance import importance_sample
+from scalefit.uncertainty.posterior.posterior import sample_posterior
+from scalefit.uncertainty.posterior.target import Target, build_target
 
 Floats = npt.NDArray[np.float64]
 

@@ -24,10 +24,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 from scalefit.errors import DataError, ScalefitWarning
-from scalefit.fitting import Fit
+from scalefit.fitting.fit import Fit
 from scalefit.identifiability import Verdict
-from scalefit.ingest.tidy import show_number
-from scalefit.laws import Columns
+from scalefit.laws.law import Columns
+from scalefit.numbers import show_number
 from scalefit.runs import Runs
 from scalefit.uncertainty.samples import Samples, check_level
 

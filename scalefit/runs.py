@@ -18,7 +18,8 @@ from scalefit.ingest import ReadOptions, read_table
 from scalefit.ingest.groups import label_codes, largest_of_each
 from scalefit.ingest.memory import table_from_columns
 from scalefit.ingest.table import Dropped, FloatArray, IntArray, Origin, Selection, Table, frozen
-from scalefit.ingest.tidy import show_number, write_csv, write_json
+from scalefit.ingest.tidy import write_csv, write_json
+from scalefit.numbers import show_number
 
 if TYPE_CHECKING:
     import pandas as pd

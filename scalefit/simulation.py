@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from scalefit.errors import FitError, OptionError
-from scalefit.fitting import Fit, fit
+from scalefit.fitting.fit import Fit, fit
+from scalefit.fitting.objective import Objective
 from scalefit.identifiability import Verdict
-from scalefit.laws import Law
-from scalefit.objectives import Objective
+from scalefit.laws.law import Law
 from scalefit.runs import Runs
 from scalefit.uncertainty.comparison import ALL_METHODS, Settings, compare_intervals
 from scalefit.uncertainty.groups import group_labels

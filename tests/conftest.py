@@ -9,7 +9,7 @@ from hypothesis import settings
 from known_tables import t27_columns
 
 from scalefit.datasets import load_dataset
-from scalefit.fitting import Fit, fit
+from scalefit.fitting.fit import Fit, fit
 from scalefit.runs import Runs
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)

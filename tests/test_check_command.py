@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from scalefit.cli import main
-from scalefit.inspection import inspect_runs
+from scalefit.identifiability.inspection import inspect_runs
 from scalefit.runs import Runs
 
 

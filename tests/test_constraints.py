@@ -7,11 +7,11 @@ import math
 import pytest
 from known_tables import t27_columns
 
-from scalefit.constraints import Constraints
 from scalefit.errors import OptionError
-from scalefit.fitting import fit
-from scalefit.laws import Law
-from scalefit.lmfit_bridge import from_lmfit, lmfit_model, to_lmfit
+from scalefit.fitting.fit import fit
+from scalefit.laws.constraints import Constraints
+from scalefit.laws.law import Law
+from scalefit.laws.lmfit import from_lmfit, lmfit_model, to_lmfit
 from scalefit.runs import Runs
 
 LAW = Law.parse("width+depth+tokens")

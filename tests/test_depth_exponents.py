@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from scalefit.depth_exponents import (
+from scalefit.errors import DataError
+from scalefit.experiments.depth_exponents import (
     DepthExponent,
     depth_exponents,
     describe,
@@ -21,7 +22,6 @@ from scalefit.depth_exponents import (
     units_controls,
     units_document,
 )
-from scalefit.errors import DataError
 
 DEPTHS = (2, 3, 4, 6, 8, 12)
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalefit.constraints import Constraints
 from scalefit.design import Candidates, candidate_grid, parse_levels, parse_quantity, suggest_runs
 from scalefit.design.exchange import Choice, choose_runs, variance_after
 from scalefit.design.information import linearise
 from scalefit.errors import DataError, OptionError
-from scalefit.fitting import fit
+from scalefit.fitting.fit import fit
+from scalefit.laws.constraints import Constraints
 from scalefit.optimal import BLOCKS, optimal_shape
 from scalefit.report.suggest import suggestion_document, suggestion_report
 from scalefit.report.text import render

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from scalefit.constraints import Constraints
 from scalefit.datasets import load_dataset
 from scalefit.errors import DataError, OptionError
-from scalefit.fit_file import fit_document, is_fit_file, load_fit, save_fit
-from scalefit.fitting import Fit, fit
+from scalefit.fitting.file import fit_document, is_fit_file, load_fit, save_fit
+from scalefit.fitting.fit import Fit, fit
+from scalefit.laws.constraints import Constraints
 
 
 @pytest.fixture(params=["worked example", "bounded", "with runs"])

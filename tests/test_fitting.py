@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from known_tables import T27_LAW, t27_columns
 
-from scalefit.constraints import Constraints
 from scalefit.datasets import load_dataset
-from scalefit.derivatives import State
 from scalefit.errors import DataError, OptionError
-from scalefit.fitting import Fit, FitStatus, _best, fit
+from scalefit.fitting.derivatives import State
+from scalefit.fitting.fit import Fit, FitStatus, _best, fit
+from scalefit.fitting.solver import Solution
 from scalefit.identifiability import Verdict
-from scalefit.laws import Law
+from scalefit.laws.constraints import Constraints
+from scalefit.laws.law import Law
 from scalefit.runs import Runs
-from scalefit.solver import Solution
 
 
 def _codes(result: Fit) -> set[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from known_tables import T27_LAW, t27_columns
 
-from scalefit.fitting import fit
+from scalefit.fitting.fit import fit
 from scalefit.identifiability import Verdict
 from scalefit.runs import Runs
 

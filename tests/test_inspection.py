@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalefit.inspection import inspect_runs
+from scalefit.identifiability.inspection import inspect_runs
 from scalefit.runs import Runs
 
 

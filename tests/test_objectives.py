@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scalefit.errors import OptionError
-from scalefit.objectives import Objective
+from scalefit.fitting.objective import Objective
 
 NAMES = ["log-mse", "mse", "log-huber:0.001", "huber:0.012345678"]
 

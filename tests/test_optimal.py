@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalefit.errors import OptionError
-from scalefit.fitting import fit
-from scalefit.laws import Law
+from scalefit.fitting.fit import fit
+from scalefit.laws.law import Law
 from scalefit.optimal import (
     Budget,
     Rounding,

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 from test_optimal import normal_draws
 
-from scalefit.constraints import Constraints
 from scalefit.errors import DataError
-from scalefit.fitting import fit
+from scalefit.fitting.fit import fit
+from scalefit.laws.constraints import Constraints
 from scalefit.prediction import prediction_interval
 from scalefit.report.predict import prediction_document, prediction_report
 from scalefit.report.text import render

@@ -10,7 +10,7 @@ from known_tables import t27_columns
 
 import scalefit as sf
 from scalefit.errors import OptionError
-from scalefit.plots import fit_figure, save_figure
+from scalefit.plots.fit import fit_figure, save_figure
 from scalefit.report.text import number
 
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from scalefit.constraints import Constraints
-from scalefit.fitting import fit
-from scalefit.laws import Law
+from scalefit.fitting.fit import fit
+from scalefit.laws.constraints import Constraints
+from scalefit.laws.law import Law
 from scalefit.optimal import (
     Budget,
     Serving,

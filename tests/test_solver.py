@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from known_tables import t27_columns
 
-from scalefit.centred import CentredLaw, centre
-from scalefit.constraints import Constraints
-from scalefit.derivatives import evaluate, gauss_newton, jacobian, predict
-from scalefit.laws import Law
-from scalefit.objectives import Objective
+from scalefit.fitting.centred import CentredLaw, centre
+from scalefit.fitting.derivatives import evaluate, gauss_newton, jacobian, predict
+from scalefit.fitting.objective import Objective
+from scalefit.fitting.solver import solve
+from scalefit.fitting.starts import draw_starts
+from scalefit.laws.constraints import Constraints
+from scalefit.laws.law import Law
 from scalefit.runs import Runs
-from scalefit.solver import solve
-from scalefit.starts import draw_starts
 
 OBJECTIVES = ["log-mse", "mse", "log-huber:0.003", "huber:0.01"]
 

@@ -27,7 +27,7 @@ def check(
     Ends with status 2 if a width, depth, token count or loss is not positive.
     """
     from scalefit.errors import OptionError
-    from scalefit.inspection import DESIGN, inspect_runs
+    from scalefit.identifiability.inspection import DESIGN, inspect_runs
     from scalefit.report.check import check_document, check_report, warnings_of
 
     if write is not None and write.suffix not in {".csv", ".json"}:

@@ -68,8 +68,8 @@ def ci(
         raise typer.Exit(INTERRUPTED)
     _write_draws(result, output)
     if plot is not None:
-        from scalefit.plots import save_figure
-        from scalefit.plots_uncertainty import interval_figure
+        from scalefit.plots.fit import save_figure
+        from scalefit.plots.uncertainty import interval_figure
 
         save_figure(interval_figure(result), plot, overwrite=force)
     answered = bool(result.intervals) and Verdict.NOT_DETERMINED not in fit.verdicts.values()

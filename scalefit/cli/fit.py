@@ -26,11 +26,11 @@ def fit(
 
     Ends with status 3 if the data do not determine every parameter, or no optimum was reached.
     """
-    from scalefit.fit_file import fit_document, save_fit
+    from scalefit.fitting.file import fit_document, save_fit
 
     refuse_to_overwrite(force, output, plot)
     if plot is not None:
-        from scalefit.plots import require_image
+        from scalefit.plots.fit import require_image
 
         require_image(plot)
     result = request.open()
@@ -43,7 +43,7 @@ def fit(
 
         print_report(fit_report(result))
     if plot is not None:
-        from scalefit.plots import fit_figure, save_figure
+        from scalefit.plots.fit import fit_figure, save_figure
 
         save_figure(fit_figure(result), plot, overwrite=force)
     finish(result.answered, result.warnings, strict, written=[output, plot])

@@ -12,7 +12,7 @@ import typer
 from scalefit.cli.reading import RunsRequest, reads_runs
 
 if TYPE_CHECKING:
-    from scalefit.fitting import Fit
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["FitRequest", "opens_fit"]
 
@@ -68,13 +68,13 @@ class FitRequest:
         OptionError
             If options about reading or fitting accompany a finished fit.
         """
-        from scalefit.fit_file import is_fit_file, load_fit
-        from scalefit.fitting import fit
+        from scalefit.fitting.file import is_fit_file, load_fit
+        from scalefit.fitting.fit import fit
 
         if len(self.runs.sources) == 1 and is_fit_file(self.runs.sources[0]):
             self._refuse_options()
             return load_fit(self.runs.sources[0])
-        from scalefit.constraints import Constraints
+        from scalefit.laws.constraints import Constraints
 
         return fit(
             self.runs.load(),

@@ -27,8 +27,8 @@ def norms(
     A preset writes tables and the figure to a folder and goes on where it was interrupted; `plot` draws
     the figure of a folder again, without torch. Ends with status 3 if a run diverged.
     """
-    from scalefit.norm_experiment import NormTables, describe, summarise
-    from scalefit.plots_norms import plot_variance_against_depth
+    from scalefit.experiments.norms import NormTables, describe, summarise
+    from scalefit.plots.norms import plot_variance_against_depth
 
     if action == "list":
         presets = _list_presets()

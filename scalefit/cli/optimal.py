@@ -15,7 +15,7 @@ from scalefit.cli.output import AsJson, Force, Strict, finish, print_json, print
 
 if TYPE_CHECKING:
     from scalefit.errors import ScalefitWarning
-    from scalefit.fitting import Fit
+    from scalefit.fitting.fit import Fit
     from scalefit.optimal import Budget, Space
     from scalefit.uncertainty.samples import Samples
 
@@ -94,8 +94,8 @@ def optimal(
     if not answered:
         withheld = []  # without a shape there is nothing that a method could give an interval of
     if plot is not None and answered:
-        from scalefit.plots import save_figure
-        from scalefit.plots_optimal import shape_figure
+        from scalefit.plots.fit import save_figure
+        from scalefit.plots.optimal import shape_figure
 
         save_figure(shape_figure(result, budgets, draws[0] if draws else None, space), plot, overwrite=force)
     if as_json:

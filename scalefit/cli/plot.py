@@ -23,7 +23,7 @@ def plot(
 
     Ends with status 3, the figure drawn, if the data do not determine every parameter.
     """
-    from scalefit.plots import fit_figure, save_figure
+    from scalefit.plots.fit import fit_figure, save_figure
 
     refuse_to_overwrite(force, output)
     result = request.open()

@@ -11,7 +11,7 @@ from scalefit.cli.app import app
 from scalefit.cli.output import AsJson, finish, print_json, print_report
 
 if TYPE_CHECKING:
-    from scalefit.laws import Law
+    from scalefit.laws.law import Law
     from scalefit.runs import Runs
 
 
@@ -31,7 +31,7 @@ def predict(
     Both take the law for true and rows for independent; how far a point lies beyond the fitted table is given in
     decades. Ends with status 3 if the data do not determine the law.
     """
-    from scalefit.fit_file import load_fit
+    from scalefit.fitting.file import load_fit
     from scalefit.prediction import prediction_interval
     from scalefit.report.predict import prediction_document, prediction_report
 

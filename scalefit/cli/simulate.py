@@ -74,10 +74,10 @@ def _scenario(
     design: str, law_text: str, objective_text: str, truth: str | None, noises: tuple[float, float, str]
 ) -> Scenario:
     from scalefit.datasets import list_datasets, load_dataset
-    from scalefit.fit_file import is_fit_file, load_fit
-    from scalefit.fitting import fit
-    from scalefit.laws import Law
-    from scalefit.objectives import Objective
+    from scalefit.fitting.file import is_fit_file, load_fit
+    from scalefit.fitting.fit import fit
+    from scalefit.fitting.objective import Objective
+    from scalefit.laws.law import Law
     from scalefit.runs import Runs
     from scalefit.simulation import Scenario
 

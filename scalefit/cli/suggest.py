@@ -69,8 +69,8 @@ def suggest(
         seed=request.seed,
     )
     if plot is not None:
-        from scalefit.plots import save_figure
-        from scalefit.plots_optimal import suggestion_figure
+        from scalefit.plots.fit import save_figure
+        from scalefit.plots.optimal import suggestion_figure
 
         save_figure(suggestion_figure(suggestion), plot, overwrite=force)
     if as_json:

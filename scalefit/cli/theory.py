@@ -58,7 +58,7 @@ def theory(
     sampling = Sampling(seed, seeds)
     status = _report(chosen, sampling, as_json)
     if plot is not None:
-        from scalefit.plots_theory import save_theory_figures
+        from scalefit.plots.theory import save_theory_figures
 
         for path in save_theory_figures(plot, setting, sampling):
             typer.echo(f"wrote {path}", err=True)

@@ -15,7 +15,7 @@ from scalefit.cli.app import DONE, INTERRUPTED, NO_ANSWER, app
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from scalefit.depth_exponents import DepthExponent
+    from scalefit.experiments.depth_exponents import DepthExponent
     from toy_models.teacher_student.config import SweepConfig
     from toy_models.teacher_student.sweep import Progress
 
@@ -146,7 +146,7 @@ class _Findings:
 
 
 def _findings(folder: str, level: float, allow_unannealed: bool) -> _Findings:
-    from scalefit import depth_exponents as depth
+    from scalefit.experiments import depth_exponents as depth
 
     table = depth.read_sweep(folder)
     if not table.empty and depth.total_units(table) is not None:
@@ -174,7 +174,7 @@ def _answer(findings: _Findings, as_json: bool) -> None:
 
 
 def _plot(folder: str, findings: _Findings, output: Path | None) -> None:
-    from scalefit.plots_toy import sweep_figures
+    from scalefit.plots.toy import sweep_figures
 
     target = output or (Path(folder) if Path(folder).is_dir() else Path.cwd())
     target.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
-from scalefit.fitting import Fit
+from scalefit.fitting.fit import Fit
 from scalefit.optimal.budget import parse_values
 from scalefit.optimal.counts import BLOCKS, Count
 from scalefit.runs import Runs

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.centred import CentredLaw, centre
-from scalefit.derivatives import jacobian
 from scalefit.design.candidates import Candidates
 from scalefit.design.exchange import Choice
 from scalefit.design.quantity import Quantity
 from scalefit.errors import DataError, OptionError
-from scalefit.fitting import Fit
+from scalefit.fitting.centred import CentredLaw, centre
+from scalefit.fitting.derivatives import jacobian
+from scalefit.fitting.fit import Fit
+from scalefit.fitting.problem import Problem
 from scalefit.identifiability import Verdict
-from scalefit.problem import Problem
 
 __all__ = ["Linearised", "linearise"]
 

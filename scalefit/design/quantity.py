@@ -10,8 +10,8 @@ import numpy as np
 
 from scalefit.errors import OptionError
 from scalefit.expressions import did_you_mean
-from scalefit.fitting import Fit
-from scalefit.laws import Law
+from scalefit.fitting.fit import Fit
+from scalefit.laws.law import Law
 from scalefit.optimal.budget import Budget, Space, read_number
 from scalefit.optimal.plan import Plan
 from scalefit.optimal.search import find_shapes

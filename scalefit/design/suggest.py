@@ -20,7 +20,7 @@ from scalefit.design.exchange import choose_runs, variance_after
 from scalefit.design.information import ASSUMED_EXPONENT, ASSUMED_SIZE, linearise
 from scalefit.design.quantity import Quantity, parse_quantity
 from scalefit.errors import OptionError, ScalefitWarning
-from scalefit.fitting import Fit
+from scalefit.fitting.fit import Fit
 from scalefit.optimal.budget import Space
 from scalefit.uncertainty.samples import check_level
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scalefit.errors import ScalefitWarning
 from scalefit.identifiability.evidence import Evidence
 from scalefit.identifiability.remarks import collinear_columns, constant_ratio, few_levels, tied_columns
-from scalefit.laws import PowerTerm
+from scalefit.laws.law import PowerTerm
 
 __all__ = ["design_verdicts", "planes"]
 

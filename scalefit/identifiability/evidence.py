@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import ScalefitWarning
-from scalefit.laws import Law
+from scalefit.laws.law import Law
 
 __all__ = ["Evidence", "Identification", "Verdict"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from scalefit.errors import ScalefitWarning
 from scalefit.identifiability.evidence import Evidence, Verdict
-from scalefit.laws import Law, PowerTerm
+from scalefit.laws.law import Law, PowerTerm
 
 __all__ = [
     "collinear_columns",

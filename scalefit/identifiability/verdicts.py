@@ -8,12 +8,12 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.constraints import EXPONENT_BOUNDS
 from scalefit.errors import ScalefitWarning
 from scalefit.identifiability.design import design_verdicts, planes
 from scalefit.identifiability.evidence import Evidence, Identification, Verdict
 from scalefit.identifiability.remarks import open_and_weak, term_below_noise
-from scalefit.laws import Law
+from scalefit.laws.law import Law
+from scalefit.laws.parameter import EXPONENT_BOUNDS
 
 __all__ = ["identify", "null_parameters"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from scalefit.errors import DataError, ScalefitWarning
 from scalefit.ingest.table import Dropped, Origin, Places, Table, frozen
-from scalefit.ingest.tidy import show_number
+from scalefit.numbers import show_number
 
 __all__ = ["join_tables"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from scalefit.errors import ScalefitWarning
 from scalefit.ingest.table import Table
-from scalefit.ingest.tidy import show_number
+from scalefit.numbers import show_number
 
 __all__ = ["suspicious"]
 

@@ -8,8 +8,9 @@ import json
 import math
 
 from scalefit.ingest.table import Table
+from scalefit.numbers import show_number
 
-__all__ = ["OWN_FORMAT", "OWN_MARK", "protect", "show_number", "unprotect", "write_csv", "write_json"]
+__all__ = ["OWN_FORMAT", "OWN_MARK", "protect", "unprotect", "write_csv", "write_json"]
 
 OWN_MARK = "# scalefit-runs 1"
 """How the first line of the tidy CSV starts."""
@@ -18,16 +19,6 @@ OWN_FORMAT = "scalefit-runs"
 """Value of "format" in the tidy JSON document."""
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-
-
-def show_number(value: float) -> str:
-    """Return the shortest text that reads back to the same float: "1024", "3.25", "1e+22"; "" for NaN."""
-    value = float(value)
-    if math.isnan(value):
-        return ""
-    if value.is_integer() and abs(value) < 1e16 and math.copysign(1.0, value) * value >= 0:
-        return "-0.0" if value == 0 and math.copysign(1.0, value) < 0 else str(int(value))
-    return repr(value)
 
 
 def protect(text: str) -> str:

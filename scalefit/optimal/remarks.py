@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scalefit.errors import ScalefitWarning
-from scalefit.fitting import Fit
+from scalefit.fitting.fit import Fit
 from scalefit.optimal.feasible import Rounding
 
 if TYPE_CHECKING:

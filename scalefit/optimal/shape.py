@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError, ScalefitWarning
-from scalefit.fitting import Fit
+from scalefit.fitting.fit import Fit
 from scalefit.identifiability import Verdict
 from scalefit.optimal.budget import Budget, Space
 from scalefit.optimal.feasible import FeasibleShape, Rounding, feasible_shapes

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
-from scalefit.fitting import Fit
+from scalefit.fitting.fit import Fit
 from scalefit.optimal.budget import Budget, Space
 from scalefit.optimal.plan import Plan
 from scalefit.optimal.search import Shapes, find_shapes

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefit.errors import OptionError
-from scalefit.laws import Law
+from scalefit.laws.law import Law
 
 __all__ = ["Derivatives", "ShapeLaw", "Term"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scalefit.fitting import Fit
+from scalefit.fitting.fit import Fit
 from scalefit.report.fit import fit_report
 from scalefit.report.text import render
 

@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from scalefit.estimates import NOISE_FREE
-from scalefit.fit_file import fit_document
-from scalefit.fitting import Fit, FitStatus
+from scalefit.fitting.estimates import NOISE_FREE
+from scalefit.fitting.file import fit_document
+from scalefit.fitting.fit import Fit, FitStatus
 from scalefit.identifiability import Verdict
 from scalefit.identifiability.verdicts import Z95
 from scalefit.report.text import number, remarks, table

@@ -7,8 +7,8 @@ With the penalties' total F_n = n F, its Hessian A at the optimum, and s_i the d
     robust             n / (n - p)  A^-1 [sum_i s_i s_i'] A^-1              (rows of unequal noise, HC1)
     cluster            G / (G - 1) (n - 1) / (n - p)  A^-1 [sum_g s_g s_g'] A^-1    (rows that share a run or shape)
 
-all of the M-estimator form, with v, m and the second derivatives psi' in A from `scalefit.m_estimator`. Intervals use
-Student's t with n - p degrees of freedom, and with G - 1 for clusters.
+all of the M-estimator form, with v, m and the second derivatives psi' in A from `scalefit.fitting.m_estimator`.
+Intervals use Student's t with n - p degrees of freedom, and with G - 1 for clusters.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from scalefit.derivatives import evaluate, gauss_newton, jacobian, predict
 from scalefit.errors import OptionError, ScalefitWarning
-from scalefit.fitting import Fit
-from scalefit.m_estimator import Scores, row_scores
-from scalefit.problem import Problem
-from scalefit.starts import check_seed
+from scalefit.fitting.derivatives import evaluate, gauss_newton, jacobian, predict
+from scalefit.fitting.fit import Fit
+from scalefit.fitting.m_estimator import Scores, row_scores
+from scalefit.fitting.problem import Problem
+from scalefit.fitting.starts import check_seed
 from scalefit.uncertainty.groups import FEWEST_CLUSTERS, choose_method, group_labels
 from scalefit.uncertainty.refits import Refits, refit
 from scalefit.uncertainty.samples import check_level
@@ -214,7 +214,7 @@ def _weights(problem: Problem) -> Array:
 
 
 def _exact(refits: Refits, scores: Scores) -> Array:
-    """A / n of all free parameters, psi' averaged over the window of `scalefit.m_estimator`."""
+    """A / n of all free parameters, psi' averaged over the window of `scalefit.fitting.m_estimator`."""
     problem = refits.centred.problem
     hessian: Array = evaluate(problem, refits.point[None]).hessian[0]
     matrix = jacobian(problem, refits.point)

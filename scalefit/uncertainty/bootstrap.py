@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from scalefit.errors import FitError, OptionError, ScalefitWarning
-from scalefit.fitting import Fit
+from scalefit.fitting.fit import Fit
+from scalefit.fitting.starts import check_seed
 from scalefit.identifiability import Verdict
-from scalefit.starts import check_seed
 from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Plan, choose_method, group_labels
 from scalefit.uncertainty.refits import Progress, Refits, Replicates, chunk_sizes, refit, run_chunks
 from scalefit.uncertainty.resampling import METHODS, Resampling, draw_chunk, jackknife_problem, plan_resampling

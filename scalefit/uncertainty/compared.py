@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalefit.errors import ScalefitWarning
-from scalefit.fitting import Fit
+from scalefit.fitting.fit import Fit
 from scalefit.uncertainty.asymptotic import Asymptotic
 from scalefit.uncertainty.groups import Plan
 from scalefit.uncertainty.profile import Profile

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
 from scalefit.errors import FitError, OptionError, ScalefitWarning
-from scalefit.fitting import Fit
+from scalefit.fitting.fit import Fit
 from scalefit.uncertainty.asymptotic import Asymptotic, asymptotic
 from scalefit.uncertainty.bootstrap import bootstrap
 from scalefit.uncertainty.compared import Comparison, Interrupted, Interval
 from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Plan, choose_method, group_labels
-from scalefit.uncertainty.importance import importance_sample
-from scalefit.uncertainty.posterior import sample_posterior
+from scalefit.uncertainty.posterior.importance import importance_sample
+from scalefit.uncertainty.posterior.posterior import sample_posterior
 from scalefit.uncertainty.profile import Profile, profile
 from scalefit.uncertainty.refits import Progress
 from scalefit.uncertainty.samples import Samples

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from scalefit.errors import OptionError
-from scalefit.fitting import Fit
+from scalefit.fitting.fit import Fit
 
 __all__ = ["FEWEST_CLUSTERS", "Dependence", "Plan", "choose_method", "group_labels", "test_dependence"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from scalefit.derivatives import evaluate, gauss_newton
-from scalefit.fitting import Fit
+from scalefit.fitting.derivatives import evaluate, gauss_newton
+from scalefit.fitting.fit import Fit
 from scalefit.uncertainty.refits import Refits
 
 __all__ = ["Held"]

@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from scalefit.centred import centre
-from scalefit.constraints import default_bounds
 from scalefit.errors import OptionError
-from scalefit.fitting import Fit
-from scalefit.solver import solve
+from scalefit.fitting.centred import centre
+from scalefit.fitting.fit import Fit
+from scalefit.fitting.solver import solve
+from scalefit.laws.constraints import default_bounds
 from scalefit.uncertainty.asymptotic import Asymptotic, asymptotic
 from scalefit.uncertainty.held import Held
 from scalefit.uncertainty.samples import check_level

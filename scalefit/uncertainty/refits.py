@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.centred import CentredLaw, centre
 from scalefit.execute import open_executor
-from scalefit.fitting import Fit
-from scalefit.problem import Problem
-from scalefit.solver import solve
-from scalefit.starts import draw_starts
+from scalefit.fitting.centred import CentredLaw, centre
+from scalefit.fitting.fit import Fit
+from scalefit.fitting.problem import Problem
+from scalefit.fitting.solver import solve
+from scalefit.fitting.starts import draw_starts
 
 __all__ = ["Progress", "Refits", "Replicates", "centred_law", "chunk_sizes", "refit", "run_chunks"]
 

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.derivatives import jacobian
-from scalefit.fitting import Fit
-from scalefit.problem import Problem
+from scalefit.fitting.derivatives import jacobian
+from scalefit.fitting.fit import Fit
+from scalefit.fitting.problem import Problem
 from scalefit.uncertainty.refits import Refits, Replicates, refit
 
 __all__ = ["METHODS", "Resampling", "draw_chunk", "jackknife_problem", "plan_resampling"]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from scalefit.errors import DataError, OptionError, ScalefitWarning
-from scalefit.laws import Columns, Law, PowerTerm
+from scalefit.laws.law import Columns, Law, PowerTerm
 
 __all__ = ["Samples", "check_level", "percentile_interval"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scalefit.starts import check_seed
+from scalefit.fitting.starts import check_seed
 from scalefit.uncertainty.bootstrap import check_resamples
 from scalefit.uncertainty.samples import check_level
 

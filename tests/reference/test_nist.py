@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from scalefit.objectives import Objective
-from scalefit.problem import Problem
-from scalefit.solver import solve
+from scalefit.fitting.objective import Objective
+from scalefit.fitting.problem import Problem
+from scalefit.fitting.solver import solve
 
 LANCZOS_X = 0.05 * np.arange(24)
 

@@ -11,8 +11,8 @@ from known_tables import T27_LAW, t27_columns
 from scipy import stats
 
 from scalefit.datasets import load_dataset
-from scalefit.fitting import fit
-from scalefit.laws import Law
+from scalefit.fitting.fit import fit
+from scalefit.laws.law import Law
 from scalefit.runs import Runs
 from scalefit.simulation import Scenario, simulate
 from scalefit.uncertainty.comparison import Settings

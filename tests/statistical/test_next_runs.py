@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scalefit.centred import centre
-from scalefit.constraints import Constraints
 from scalefit.design import suggest_runs
-from scalefit.solver import solve
+from scalefit.fitting.centred import centre
+from scalefit.fitting.solver import solve
+from scalefit.laws.constraints import Constraints
 
 N_TABLES = 2000
 COLUMNS = ("width", "depth", "tokens")

@@ -7,12 +7,12 @@ import pytest
 from known_tables import t27_columns
 from scipy import stats
 
-from scalefit.centred import centre
-from scalefit.constraints import Constraints
 from scalefit.errors import OptionError
-from scalefit.fitting import fit
-from scalefit.laws import Law
-from scalefit.objectives import Objective
+from scalefit.fitting.centred import centre
+from scalefit.fitting.fit import fit
+from scalefit.fitting.objective import Objective
+from scalefit.laws.constraints import Constraints
+from scalefit.laws.law import Law
 from scalefit.runs import Runs
 from scalefit.uncertainty.asymptotic import asymptotic
 

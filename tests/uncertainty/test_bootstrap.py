@@ -10,10 +10,10 @@ from known_tables import t27_columns
 from scipy.optimize import least_squares
 from scipy.stats import norm
 
-from scalefit.constraints import Constraints
 from scalefit.datasets import load_dataset
 from scalefit.errors import FitError, OptionError
-from scalefit.fitting import fit
+from scalefit.fitting.fit import fit
+from scalefit.laws.constraints import Constraints
 from scalefit.runs import Runs
 from scalefit.uncertainty.bootstrap import bootstrap
 from scalefit.uncertainty.groups import choose_method, group_labels, test_dependence

@@ -8,8 +8,8 @@ from scipy.stats import kstest, t
 
 import scalefit as sf
 from scalefit.uncertainty.arviz_export import to_arviz
-from scalefit.uncertainty.importance import _resampled, importance_sample
-from scalefit.uncertainty.priors import LogNormal, Normal, Uniform
+from scalefit.uncertainty.posterior.importance import _resampled, importance_sample
+from scalefit.uncertainty.posterior.priors import LogNormal, Normal, Uniform
 
 RNG = np.random.default_rng(11)
 

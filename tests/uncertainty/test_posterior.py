@@ -14,12 +14,12 @@ import pytest
 
 import scalefit as sf
 from scalefit.uncertainty.arviz_export import to_arviz
-from scalefit.uncertainty.conditional import Conditional
-from scalefit.uncertainty.convergence import is_check
-from scalefit.uncertainty.diagnostics import chain_diagnostics
-from scalefit.uncertainty.importance import importance_sample
-from scalefit.uncertainty.posterior import _autocorrelation_times, sample_posterior
-from scalefit.uncertainty.priors import Normal
+from scalefit.uncertainty.posterior.conditional import Conditional
+from scalefit.uncertainty.posterior.convergence import is_check
+from scalefit.uncertainty.posterior.diagnostics import chain_diagnostics
+from scalefit.uncertainty.posterior.importance import importance_sample
+from scalefit.uncertainty.posterior.posterior import _autocorrelation_times, sample_posterior
+from scalefit.uncertainty.posterior.priors import Normal
 
 SHORT = {"max_steps": 1500}
 
@@ -216,7 +216,7 @@ KILLED = """
 import sys
 import numpy as np
 import scalefit as sf
-from scalefit.uncertainty.posterior import sample_posterior
+from scalefit.uncertainty.posterior.posterior import sample_posterior
 fitted = sf.fit(sf.Runs.from_csv(sys.argv[1]), "depth")
 sample_posterior(fitted, seed=5, backend=sys.argv[2], progress=lambda done, of: print(done, flush=True))
 """

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import scalefit as sf
-from scalefit.uncertainty.target import build_target
+from scalefit.uncertainty.posterior.target import build_target
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 if not BENCHMARKS.is_dir():

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import multivariate_normal, t
 
 import scalefit as sf
-from scalefit.uncertainty.likelihood import Likelihood, Noise
-from scalefit.uncertainty.target import build_target
+from scalefit.uncertainty.posterior.likelihood import Likelihood, Noise
+from scalefit.uncertainty.posterior.target import build_target
 
 RNG = np.random.default_rng(5)
 WEIGHTS = RNG.uniform(0.5, 2.0, 11)

@@ -6,8 +6,8 @@ import emcee
 import numpy as np
 import pytest
 
-from scalefit.uncertainty.diagnostics import chain_diagnostics
-from scalefit.uncertainty.posterior import _moves
+from scalefit.uncertainty.posterior.diagnostics import chain_diagnostics
+from scalefit.uncertainty.posterior.posterior import _moves
 
 DIM, WALKERS, STEPS, SD = 7, 32, 6000, 0.1
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.integrate import quad
 
 import scalefit as sf
-from scalefit.uncertainty.importance import importance_sample
-from scalefit.uncertainty.priors import Gamma, HalfNormal, LogNormal, Normal, Priors, Uniform
+from scalefit.uncertainty.posterior.importance import importance_sample
+from scalefit.uncertainty.posterior.priors import Gamma, HalfNormal, LogNormal, Normal, Priors, Uniform
 
 PRIORS = [Normal(1.0, 0.3), HalfNormal(3.0), LogNormal(0.25, 2.0), Gamma(2.0, 0.1), Uniform(0.5, 2.0)]
 

@@ -10,10 +10,10 @@ from known_tables import t27_columns
 from scipy import stats
 from scipy.optimize import least_squares
 
-from scalefit.constraints import Constraints
 from scalefit.datasets import load_dataset
 from scalefit.errors import OptionError
-from scalefit.fitting import fit
+from scalefit.fitting.fit import fit
+from scalefit.laws.constraints import Constraints
 from scalefit.runs import Runs
 from scalefit.uncertainty.profile import profile, profile_quantity
 

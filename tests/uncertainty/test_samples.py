@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from scalefit.errors import DataError, OptionError, ScalefitWarning
-from scalefit.laws import Law, PowerTerm
+from scalefit.laws.law import Law, PowerTerm
 from scalefit.uncertainty.samples import Samples, percentile_interval
 
 LAW = Law.parse("width+depth")

@@ -13,7 +13,7 @@ from scipy import stats
 
 import scalefit
 from scalefit.errors import OptionError
-from scalefit.laws import Law
+from scalefit.laws.law import Law
 from scalefit.report.simulate import simulation_document, simulation_report
 from scalefit.report.text import render
 from scalefit.runs import Runs

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from scalefit.depth_exponents import depth_exponents, read_sweep
 from scalefit.errors import OptionError
+from scalefit.experiments.depth_exponents import depth_exponents, read_sweep
 from toy_models.teacher_student.config import SweepConfig, Teacher
 from toy_models.teacher_student.controls import kl_over_second_order, matched_gain, teacher_paths
 from toy_models.teacher_student.networks import ResidualNet

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from scalefit.cli import main
-from scalefit.depth_exponents import depth_exponents, read_sweep
-from scalefit.plots_toy import sweep_figures
+from scalefit.experiments.depth_exponents import depth_exponents, read_sweep
+from scalefit.plots.toy import sweep_figures
 from toy_models.teacher_student.config import SweepConfig, Teacher
 from toy_models.teacher_student.presets import PRESETS
 from toy_models.teacher_student.sweep import run_sweep

@@ -13,8 +13,8 @@ import pytest
 
 from scalefit.datasets import read_table
 from scalefit.errors import DataError
-from scalefit.norm_experiment import NormTables, compare_with_lns, describe, predicted_start, summarise
-from scalefit.plots_norms import plot_variance_against_depth
+from scalefit.experiments.norms import NormTables, compare_with_lns, describe, predicted_start, summarise
+from scalefit.plots.norms import plot_variance_against_depth
 from scalefit.theory import NORM_NAMES
 from toy_models.transformer import NORMS
 from toy_models.transformer.config import PRESETS

@@ -1,0 +1,1 @@
+"""What the tables of `toy_models` say: depth exponents, and norms."""

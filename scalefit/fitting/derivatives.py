@@ -1,0 +1,318 @@
+"""The objective of a `Problem` and its exact derivatives, for B points at once.
+
+With S_i = sum_k c_k u_ki + L0, u_ki = exp(-alpha_k x_ki), and first_i, second_i the derivatives of row i's penalty
+by S_i, the Hessian of the objective is
+
+    mean_i [ second_i dS_i dS_i' + first_i d2S_i ],                                                (1)
+
+where d2S_i is nonzero only for (c_k, alpha_k), -x_ki u_ki, and (alpha_k, alpha_k), c_k x_ki^2 u_ki.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.fitting.batched import hold, positive_definite, ridged, solve_each
+from scalefit.fitting.problem import Problem
+
+__all__ = [
+    "Rows",
+    "State",
+    "basis_functions",
+    "evaluate",
+    "evaluate_at_one_point",
+    "evaluate_on",
+    "gauss_newton",
+    "jacobian",
+    "predict",
+]
+
+Array = NDArray[np.float64]
+
+Rows = NDArray[np.intp] | slice
+"""Which of the problems the points belong to, where targets or weights differ between problems."""
+
+ALL = slice(None)
+
+COPY_ELEMENTS = 12_000
+"""Elements of a weighted copy of the basis functions, 96 kB."""
+
+_AT_ONCE = 0.01
+"""A step meets a bound right away when less than this share of it is left inside."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Objective and derivatives by the free parameters at B points, and the step they suggest.
+
+    Attributes
+    ----------
+    free : (B, P) float array
+    value : (B,) float array
+        inf where the law predicts a loss that is not positive.
+    gradient : (B, P) float array
+    hessian : (B, P, P) float array
+        Exact second derivatives, equation (1).
+    step : (B, P) float array
+        Newton's step where the Hessian is positive definite, the Gauss-Newton step elsewhere; zero for parameters
+        at a bound with an outward gradient.
+    """
+
+    free: Array
+    value: Array
+    gradient: Array
+    hessian: Array
+    step: Array
+
+    def where(self, index: NDArray[Any]) -> State:
+        """Some of the points."""
+        return State(*(getattr(self, f.name)[index] for f in fields(self)))
+
+    def update(self, index: NDArray[Any], other: State, chosen: NDArray[Any] | slice = ALL) -> None:
+        """Overwrite the points at `index` with (some of) those of `other`."""
+        for f in fields(self):
+            getattr(self, f.name)[index] = getattr(other, f.name)[chosen]
+
+
+def evaluate(problem: Problem, free: Array, rows: Rows = ALL, workspace: Array | None = None) -> State:
+    """Objective, gradient, Hessian and step at B points.
+
+    Parameters
+    ----------
+    problem : Problem
+    free : (B, P) float array
+    rows : index
+        Which of the problems the points belong to.
+    workspace : (at least B, 2K + 1, n) float array, optional
+        Memory to use again instead of new; what it holds is overwritten.
+    """
+    return evaluate_on(problem, free, basis_functions(problem, problem.all_parameters(free), workspace), rows)
+
+
+def predict(problem: Problem, free: Array) -> Array:
+    """(B, n) predicted losses at B points, nats per token."""
+    parameters = problem.all_parameters(free)
+    n_functions, n = 2 * len(problem.logs) + 1, problem.logs.shape[1]
+    predicted = np.empty((len(free), n))
+    size = max(1, COPY_ELEMENTS // (n_functions * n))
+    for first in range(0, len(free), size):
+        some = slice(first, first + size)
+        predicted[some] = _predicted(parameters[some], basis_functions(problem, parameters[some]))
+    return predicted
+
+
+def jacobian(problem: Problem, free: Array) -> Array:
+    """(n, P) derivatives of the residuals at one point, given by its (P,) free parameters."""
+    parameters = problem.all_parameters(free[None])
+    basis = basis_functions(problem, parameters)
+    predicted = _predicted(parameters, basis)
+    derivative = _fill_slopes(problem, parameters, basis)[0]
+    if problem.objective.log:
+        derivative /= predicted
+    free_derivative: Array = derivative.T @ problem.expand
+    return free_derivative
+
+
+def gauss_newton(problem: Problem, free: Array, rows: Rows = ALL) -> Array:
+    """(B, P, P) matrices J' W J / n with the weights of iteratively reweighted least squares.
+
+    Positive semidefinite, and for the squared penalty the expectation of the Hessian at the true law.
+    """
+    parameters = problem.all_parameters(free)
+    basis = basis_functions(problem, parameters)
+    with np.errstate(all="ignore"):
+        reweighted = _row_weights(problem, _predicted(parameters, basis), rows)
+        matrix: Array = _contract(problem, _fill_slopes(problem, parameters, basis), reweighted)
+    return matrix
+
+
+def basis_functions(problem: Problem, parameters: Array, workspace: Array | None = None) -> Array:
+    """(B, 2K + 1, n): exp(-alpha_k x_k) and ones in the first K + 1 places, the rest not yet filled."""
+    n_terms, n = problem.logs.shape
+    basis = np.empty((len(parameters), 2 * n_terms + 1, n)) if workspace is None else workspace[: len(parameters)]
+    units = basis[:, :n_terms]
+    np.multiply(parameters[:, n_terms + 1 :, None], -problem.logs, out=units)
+    np.exp(units, out=units)
+    basis[:, n_terms] = 1.0
+    return basis
+
+
+def _row_weights(problem: Problem, predicted: Array, rows: Rows) -> Array:
+    """Weight of each row in reweighted least squares, in the place of the second derivative of its penalty by S."""
+    target, weights = problem.of(rows)
+    objective = problem.objective
+    residuals = objective.transform(predicted) - target
+    reweighted = np.broadcast_to(objective.reweighting(residuals), residuals.shape)
+    if objective.log:
+        slope = 1.0 / predicted
+        reweighted = reweighted * (slope * slope)
+    return reweighted if weights is None else reweighted * weights
+
+
+def evaluate_on(problem: Problem, free: Array, basis: Array, rows: Rows) -> State:
+    """`evaluate`, on basis functions that are known for the exponents of `free`; fills the rest of `basis`."""
+    n_terms, n = problem.logs.shape
+    linear = n_terms + 1
+    parameters = problem.all_parameters(free)
+    with np.errstate(all="ignore"):
+        predicted = _predicted(parameters, basis)
+        value, first, second = _row_derivatives(problem, predicted, rows)
+        slopes = basis[:, linear:]
+        np.multiply(basis[:, :n_terms], problem.logs, out=slopes)
+        mixed = np.matmul(slopes, first[:, :, None])[:, :, 0] / n
+        pure = np.einsum("bkn,kn,bn->bk", slopes, problem.logs, first, optimize=False) / n
+        slopes *= -parameters[:, :n_terms, None]
+        gradient = problem.free_gradient(np.matmul(basis, first[:, :, None])[:, :, 0] / n)
+        full = weighted_products(basis, second) / n
+        k = np.arange(n_terms)
+        full[:, k, linear + k] -= mixed
+        full[:, linear + k, k] -= mixed
+        full[:, linear + k, linear + k] += parameters[:, :n_terms] * pure
+        hessian = problem.free_matrix(full)
+
+        def semidefinite(some: NDArray[np.bool_]) -> Array:
+            reweighted = _row_weights(problem, predicted[some], _some(rows, some))
+            return _contract(problem, basis if some.all() else basis[some], reweighted)
+
+        step = _step(problem, (free, gradient, hessian), semidefinite)
+    return State(free, value, gradient, hessian, step)
+
+
+def evaluate_at_one_point(problem: Problem, free: Array, rows: Rows = ALL) -> State:
+    """`evaluate` for problems that differ in their row weights alone, all of them at one point.
+
+    Objective, gradient and Hessians are linear in the weights, so that many problems cost one matrix product of
+    their weights with what each row contributes.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a (n,) target and (B, n) weights.
+    free : (P,) float array
+    rows : index
+        Which of the problems.
+    """
+    n_terms, n = problem.logs.shape
+    linear, size = n_terms + 1, 2 * n_terms + 1
+    unweighted = replace(problem, weights=None)
+    parameters = problem.all_parameters(free[None])
+    basis = basis_functions(problem, parameters)
+    with np.errstate(all="ignore"):
+        predicted = _predicted(parameters, basis)
+        _, first, second = _row_derivatives(unweighted, predicted, ALL)
+        penalty = problem.objective.penalty(problem.objective.transform(predicted) - problem.target)
+        reweighted = _row_weights(unweighted, predicted, ALL)
+    slopes = _fill_slopes(problem, parameters, basis)[0]
+    products = slopes[:, None] * slopes
+    exact = products * second
+    k = np.arange(n_terms)
+    mixed = slopes[:n_terms] * problem.logs * first
+    exact[k, linear + k] -= mixed
+    exact[linear + k, k] -= mixed
+    exact[linear + k, linear + k] += parameters[0, :n_terms, None] * problem.logs * mixed
+    contributions = np.concatenate(
+        [penalty, slopes * first, exact.reshape(size**2, n), (products * reweighted).reshape(size**2, n)]
+    )
+    weights = problem.of(rows)[1]
+    assert weights is not None
+    value, gradient, hessian, normal = np.split(weights @ contributions.T / n, np.cumsum([1, size, size**2]), axis=1)
+    gradient = problem.free_gradient(gradient)
+    hessian, normal = (problem.free_matrix(m.reshape(-1, size, size)) for m in (hessian, normal))
+    points = np.repeat(free[None], len(weights), axis=0)
+    step = _step(problem, (points, gradient, hessian), lambda some: normal[some])
+    return State(points, np.where(np.isfinite(value[:, 0]), value[:, 0], np.inf), gradient, hessian, step)
+
+
+def _predicted(parameters: Array, basis: Array) -> Array:
+    linear = (basis.shape[1] + 1) // 2
+    predicted: Array = np.matmul(parameters[:, None, :linear], basis[:, :linear])[:, 0]
+    return predicted
+
+
+def _fill_slopes(problem: Problem, parameters: Array, basis: Array) -> Array:
+    """Fill the derivatives of S by alpha, -c_k x_k u_k, into the last K places."""
+    n_terms = len(problem.logs)
+    np.multiply(basis[:, :n_terms], problem.logs, out=basis[:, n_terms + 1 :])
+    basis[:, n_terms + 1 :] *= -parameters[:, :n_terms, None]
+    return basis
+
+
+def _contract(problem: Problem, basis: Array, weights: Array) -> Array:
+    return problem.free_matrix(weighted_products(basis, weights) / basis.shape[2])
+
+
+def weighted_products(functions: Array, weights: Array) -> Array:
+    """(B, F, F) sums over rows of w_i f_i f_i', for (B, F, n) functions and (B, n) weights.
+
+    A few problems at a time: the weighted copies then stay in the cache, and in memory that is used again.
+    """
+    n_problems, n_functions, n = functions.shape
+    size = max(1, COPY_ELEMENTS // (n_functions * n))
+    products = np.empty((n_problems, n_functions, n_functions))
+    for first in range(0, n_problems, size):
+        some = slice(first, first + size)
+        copy = functions[some] * weights[some, None]
+        np.matmul(copy, functions[some].transpose(0, 2, 1), out=products[some])
+    return products
+
+
+def _row_derivatives(problem: Problem, predicted: Array, rows: Rows) -> tuple[Array, Array, Array]:
+    """Objective of each point, and the first and second derivative of each row's penalty by S."""
+    target, weights = problem.of(rows)
+    objective = problem.objective
+    residuals = objective.transform(predicted) - target
+    penalty, score = objective.penalty(residuals), objective.score(residuals)
+    if objective.log:
+        slope = 1.0 / predicted
+        first = score * slope
+        second = (objective.curvature(residuals) - score) * (slope * slope)
+    else:
+        first, second = score, np.broadcast_to(objective.curvature(residuals), score.shape)
+    if weights is not None:
+        penalty, first, second = penalty * weights, first * weights, second * weights
+    value = penalty.mean(axis=1)
+    value[~((predicted.min(axis=1) > 0) & np.isfinite(value))] = np.inf
+    return value, first, second
+
+
+def _step(
+    problem: Problem, point: tuple[Array, Array, Array], semidefinite: Callable[[NDArray[np.bool_]], Array]
+) -> Array:
+    """The step of `State` from (free, gradient, hessian); `semidefinite` gives J' W J / n of some of the points."""
+    free, gradient, hessian = point
+    held = ((free <= problem.lower) & (gradient > 0)) | ((free >= problem.upper) & (gradient < 0))
+    matrix = hold(hessian, held)
+    other = np.logical_not(positive_definite(matrix))
+    if other.any():
+        normal = semidefinite(other)
+        exponents = np.arange(problem.n_linear, normal.shape[1])
+        curvature = normal[:, exponents, exponents]
+        normal[:, exponents, exponents] += 1e-10 * curvature.max(axis=1, initial=0.0)[:, None]
+        matrix = np.array(matrix)
+        matrix[other] = ridged(hold(normal, held[other]))
+    step = solve_each(matrix, np.where(held, 0.0, -gradient))
+    # Cut off at a bound right away, a step of all parameters together would be no descent: what would cross stops
+    # there, and the others step as far as that lets them.
+    stop = np.clip(free + step, problem.lower, problem.upper) - free
+    crossing = (stop != step) & (np.abs(stop) <= _AT_ONCE * np.abs(step))
+    if crossing.any():
+        stop = np.where(crossing, stop, 0.0)
+        rest = -gradient - np.einsum("bij,bj->bi", matrix, stop)
+        right = np.where(held, 0.0, np.where(crossing, stop, rest))
+        step = solve_each(hold(matrix, held | crossing), right)
+    uphill = np.einsum("bp,bp->b", gradient, step) > 0
+    if uphill.any():
+        # Between bounds a step of all parameters may lead up; each one by itself, scaled, leads down.
+        index = np.arange(step.shape[1])
+        alone = free - gradient / matrix[:, index, index]
+        step[uphill] = (np.clip(alone, problem.lower, problem.upper) - free)[uphill]
+    return step
+
+
+def _some(rows: Rows, mask: NDArray[np.bool_]) -> NDArray[np.intp]:
+    return np.flatnonzero(mask) if isinstance(rows, slice) else rows[mask]

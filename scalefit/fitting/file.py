@@ -1,0 +1,268 @@
+"""A fit as a JSON document: what `scalefit fit -o fit.json` writes and every `FIT` argument reads.
+
+The document says everything about the result. With `rows=True` it also holds the rows that were fitted, which
+makes it enough to fit again, so that intervals can be computed from the file alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from scalefit import __version__
+from scalefit.errors import DataError, OptionError, ScalefitWarning
+from scalefit.fitting.fit import Certificate, Fit, FitStatus
+from scalefit.fitting.objective import Objective
+from scalefit.identifiability import Verdict
+from scalefit.ingest.table import Dropped, Origin, Places, Selection, Table, frozen
+from scalefit.laws.constraints import Constraints
+from scalefit.laws.law import Law
+from scalefit.runs import Runs
+
+__all__ = ["fit_document", "is_fit_file", "load_fit", "save_fit"]
+
+SCHEMA = "scalefit-fit/1"
+
+LARGEST = 5
+"""How many rows with the largest residuals a document names."""
+
+
+def fit_document(fit: Fit, rows: bool = False) -> dict[str, Any]:
+    """Describe a fit in JSON types; numbers that do not exist are None.
+
+    Parameters
+    ----------
+    fit : Fit
+    rows : bool
+        Whether to include the rows, which `load_fit` needs.
+    """
+    document = {
+        "schema": SCHEMA,
+        "version": __version__,
+        "law": str(fit.law),
+        "objective": {"name": fit.objective.name, "value": fit.objective_value},
+        "n_rows": len(fit.runs),
+        "n_dropped": fit.runs.n_dropped,
+        "n_runs": fit.runs.n_runs,
+        "params": _finite(fit.params),
+        "se": _finite(fit.standard_errors),
+        "covariance": [[_number(x) for x in row] for row in fit.covariance.tolist()],
+        "limits": dict(fit.limits),
+        "verdicts": {name: verdict.value for name, verdict in fit.verdicts.items()},
+        "status": fit.status.value,
+        "sentence": fit.status.sentence,
+        "certificate": {
+            "starts": fit.certificate.starts,
+            "starts_at_best": fit.certificate.starts_at_best,
+            "gradient": fit.certificate.gradient,
+            "condition": _number(fit.certificate.condition),
+            "start_rows": fit.certificate.start_rows,
+        },
+        "residuals": _residual_summary(fit),
+        "constraints": {
+            "fixed": dict(fit.constraints.fixed),
+            "ties": dict(fit.constraints.ties),
+            "bounds": {n: [_number(a), _number(b)] for n, (a, b) in fit.constraints.bounds.items()},
+        },
+        "weights": fit.weights,
+        "n_starts": fit.n_starts,
+        "seed": fit.seed,
+        "source": {
+            "name": fit.runs.origin.name,
+            "format": fit.runs.origin.format,
+            "sha256": fit.runs.origin.sha256,
+            "columns": dict(fit.runs.origin.columns),
+            "units": dict(fit.runs.origin.units),
+        },
+        "selections": [{"name": s.name, "before": s.before, "after": s.after} for s in fit.runs.selections],
+        "dropped": fit.runs.dropped.counts(),
+        "warnings": [_warning_document(w) for w in fit.warnings],
+    }
+    if rows:
+        document["rows"] = _rows_document(fit.runs)
+    return document
+
+
+def save_fit(fit: Fit, path: str | Path, overwrite: bool = False) -> None:
+    """Write a fit with its rows to a JSON file.
+
+    Raises
+    ------
+    OptionError
+        If the file exists and `overwrite` is false.
+    """
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise OptionError(f"{path} exists; choose another name or overwrite it with --force")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(fit_document(fit, rows=True), allow_nan=False) + "\n", encoding="utf-8")
+
+
+def is_fit_file(path: str | Path) -> bool:
+    """Whether a path names a JSON file that `save_fit` wrote."""
+    path = Path(path)
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return SCHEMA.encode() in file.read(200)
+
+
+def load_fit(path: str | Path) -> Fit:
+    """Read a fit back, with the numbers to the bit.
+
+    Raises
+    ------
+    DataError
+        If the file is missing or was not written by `save_fit`.
+    """
+    path = Path(path)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read: {error.strerror}; write one with scalefit fit RUNS -o {path}"
+        ) from None
+    except ValueError:
+        raise DataError(f"{path} is not JSON; write a fit with scalefit fit RUNS -o fit.json") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise DataError(f"{path} is no fit of this version; write one with scalefit fit RUNS -o fit.json")
+    if "rows" not in document:
+        raise DataError(f"{path} holds a fit without its rows; write it with -o, which keeps them, instead of --json")
+    try:
+        return _fit_from(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{path} is a damaged fit ({type(error).__name__}: {error}); write it again with fit RUNS -o"
+        ) from None
+
+
+def _fit_from(document: Mapping[str, Any]) -> Fit:
+    constraints = document["constraints"]
+    bounds = {
+        n: (-math.inf if a is None else a, math.inf if b is None else b) for n, (a, b) in constraints["bounds"].items()
+    }
+    certificate = dict(document["certificate"])
+    certificate["condition"] = _or(certificate["condition"], math.inf)
+    return Fit(
+        law=Law.parse(document["law"]),
+        runs=_runs_from(document),
+        objective=Objective.parse(document["objective"]["name"]),
+        constraints=Constraints(constraints["fixed"], constraints["ties"], bounds),
+        weights=document["weights"],
+        params=MappingProxyType({n: _or(v, math.nan) for n, v in document["params"].items()}),
+        standard_errors=MappingProxyType({n: _or(v, math.nan) for n, v in document["se"].items()}),
+        covariance=np.array([[_or(x, math.nan) for x in row] for row in document["covariance"]]),
+        limits=MappingProxyType(document["limits"]),
+        verdicts=MappingProxyType({n: Verdict(v) for n, v in document["verdicts"].items()}),
+        objective_value=document["objective"]["value"],
+        status=FitStatus(document["status"]),
+        certificate=Certificate(**certificate),
+        warnings=tuple(_warning_from(w) for w in document["warnings"]),
+        n_starts=document["n_starts"],
+        seed=document["seed"],
+    )
+
+
+def _rows_document(runs: Runs) -> dict[str, Any]:
+    places = runs.table.places
+    return {
+        "columns": {name: [_number(x) for x in runs[name].tolist()] for name in runs.columns},
+        "texts": {name: [str(x) for x in values] for name, values in runs.table.texts.items()},
+        "rows": places.rows.tolist(),
+        "lines": places.lines.tolist(),
+        "files": None if places.files is None else places.files.tolist(),
+        "names": list(places.names),
+        "dropped": [[d.row, d.line, d.reason, d.file] for d in runs.dropped],
+        "warnings": [_warning_document(w) for w in runs.warnings],
+    }
+
+
+def _runs_from(document: Mapping[str, Any]) -> Runs:
+    rows, source = document["rows"], document["source"]
+    files = None if rows["files"] is None else frozen(np.array(rows["files"], dtype=np.int64))
+    numbers = {
+        name: frozen(np.array([_or(x, math.nan) for x in values], dtype=np.float64))
+        for name, values in rows["columns"].items()
+    }
+    table = Table(
+        columns=numbers,
+        texts={name: frozen(np.array(values, dtype=object)) for name, values in rows["texts"].items()},
+        places=Places(_integers(rows["rows"]), _integers(rows["lines"]), files, tuple(rows["names"])),
+        dropped=_dropped_from(rows["dropped"], rows["names"][0]),
+        origin=Origin(source["name"], source["format"], source["sha256"], source["columns"], source["units"]),
+        selections=tuple(Selection(**s) for s in document["selections"]),
+        warnings=tuple(_warning_from(w) for w in rows["warnings"]),
+    )
+    return Runs.from_table(table)
+
+
+def _dropped_from(dropped: list[list[Any]], name: str) -> Dropped:
+    if not dropped:
+        return Dropped.none(name)
+    rows, lines, reasons, files = zip(*dropped, strict=True)
+    names = tuple(dict.fromkeys(files))
+    index = frozen(np.array([names.index(f) for f in files], dtype=np.int64))
+    return Dropped.of(Places(_integers(rows), _integers(lines), index, names), reasons)
+
+
+def _integers(values: Any) -> Any:
+    return frozen(np.array(values, dtype=np.int64))
+
+
+def _residual_summary(fit: Fit) -> dict[str, Any]:
+    residuals, predicted = fit.residuals, fit.predict(fit.runs)
+    order = np.argsort(-np.abs(residuals), kind="stable")[:LARGEST]
+    return {
+        "unit": "ln loss" if fit.objective.log else "nats per token",
+        "rms": float(np.sqrt(np.mean(residuals**2))),
+        "median_absolute": float(np.median(np.abs(residuals))),
+        "largest": [
+            {
+                "row": fit.runs.row_name(int(i)),
+                "line": int(fit.runs.lines[i]),
+                "observed": float(fit.runs["loss"][i]),
+                "predicted": float(predicted[i]),
+                "residual": float(residuals[i]),
+            }
+            for i in order
+        ],
+    }
+
+
+def _warning_document(warning: ScalefitWarning) -> dict[str, Any]:
+    return {
+        "code": warning.code,
+        "message": warning.message,
+        "action": warning.action,
+        "numbers": {name: _jsonable(value) for name, value in warning.numbers.items()},
+    }
+
+
+def _warning_from(document: Mapping[str, Any]) -> ScalefitWarning:
+    return ScalefitWarning(document["code"], document["message"], document["action"], document["numbers"])
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _jsonable(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(item) for item in value]
+    return _number(value) if isinstance(value, float) else value
+
+
+def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: _number(value) for name, value in values.items()}
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _or(value: float | None, missing: float) -> float:
+    return missing if value is None else value

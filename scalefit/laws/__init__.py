@@ -1,0 +1,1 @@
+"""Laws, their parameters, and what is known of them before a fit."""

@@ -1,0 +1,1 @@
+"""Every figure; the only room that knows matplotlib."""

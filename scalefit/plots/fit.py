@@ -1,0 +1,171 @@
+"""Figures of a fit: each term with its data, residuals against each column, observed against predicted."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefit.errors import OptionError
+from scalefit.fitting.fit import Fit
+from scalefit.identifiability import Verdict
+from scalefit.laws.law import PowerTerm, power_term
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+__all__ = ["fit_figure", "require_image", "save_figure"]
+
+Array = NDArray[np.float64]
+
+DATA, LAW, GUIDE = "#3b6fb6", "#c8452d", "#888888"
+
+LABELS = {
+    "width": "width m (d_model)",
+    "depth": "depth l (layers)",
+    "tokens": "training tokens D",
+    "params": "parameters N",
+    "flops": "training FLOPs C",
+}
+
+
+def fit_figure(fit: Fit) -> Figure:
+    """Draw a fit.
+
+    The upper row shows each term on log axes, with the loss less all other terms as points, and the observed
+    against the predicted loss; the lower row shows the residuals against each column and their distribution.
+
+    Parameters
+    ----------
+    fit : Fit
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    from matplotlib.figure import Figure
+
+    n_terms = len(fit.law.terms)
+    figure = Figure(figsize=(3.5 * (n_terms + 1), 6.6), layout="constrained")
+    axes = figure.subplots(2, n_terms + 1, squeeze=False)
+    predicted, loss = fit.predict(fit.runs), fit.runs["loss"]
+    terms = fit.law.term_values(fit.runs, fit.params)
+    for k, term in enumerate(fit.law.terms):
+        _draw_term(axes[0, k], fit, k, loss - predicted + terms[term.column])
+        _draw_residuals(axes[1, k], fit, term.column)
+    _draw_agreement(axes[0, -1], predicted, loss)
+    _draw_distribution(axes[1, -1], fit)
+    runs = fit.runs
+    figure.suptitle(f"{fit.law} on {runs.origin.name}: {len(runs)} rows, {fit.objective.name}", fontsize=11)
+    return figure
+
+
+def require_image(path: Path) -> None:
+    """Complain about a path whose suffix is not png, pdf or svg."""
+    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise OptionError(f"{path} has no image suffix; end it with .png, .pdf or .svg")
+
+
+def save_figure(figure: Figure, path: str | Path, overwrite: bool = False) -> Path:
+    """Write a figure in the format of the file's suffix (png, pdf, svg).
+
+    Raises
+    ------
+    OptionError
+        If the file exists and `overwrite` is false, or the suffix is no image format.
+    """
+    path = Path(path)
+    require_image(path)
+    if path.exists() and not overwrite:
+        raise OptionError(f"{path} exists; choose another name or overwrite it with --force")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    suffix = path.suffix.lower()
+    metadata = {"CreationDate": None} if suffix == ".pdf" else {"Date": None} if suffix == ".svg" else {}
+    figure.savefig(path, dpi=150, metadata=metadata)
+    return path
+
+
+def _draw_term(axis: Axes, fit: Fit, k: int, partial: Array) -> None:
+    """One term as a line, and the loss less everything else as points."""
+    term = fit.law.terms[k]
+    x = fit.runs[term.column]
+    shown = partial > 0
+    axis.plot(x[shown], partial[shown], "o", ms=3.5, alpha=0.45, color=DATA, mec="none")
+    grid = np.geomspace(x.min(), x.max(), 200)
+    law = power_term(grid - term.shift, fit.params[term.coefficient], fit.params[term.exponent])
+    axis.plot(grid, law, color=LAW, lw=1.8)
+    hidden = int((~shown).sum())
+    note = f"\n{hidden} points at or below zero not shown" if hidden else ""
+    axis.set_title(f"{term.column} part: exponent {_exponent_text(fit, term)}{note}", fontsize=9)
+    axis.set_xscale("log")
+    low, high = float(law.min()), float(law.max())
+    if shown.any() or high > 0:
+        axis.set_yscale("log")
+    if 0 < low < high:
+        margin = max((high / low) ** 0.25, 1.5)
+        axis.set_ylim(low / margin, high * margin)
+        _log_labels(axis.yaxis, low / margin, high * margin)
+    _log_labels(axis.xaxis, float(x.min()), float(x.max()))
+    _label(axis, term.column, "loss less the other terms" if k == 0 else "")
+
+
+def _exponent_text(fit: Fit, term: PowerTerm) -> str:
+    if fit.verdicts.get(term.exponent) is Verdict.NOT_DETERMINED:
+        return "not determined"
+    error = fit.standard_errors[term.exponent]
+    return f"{fit.params[term.exponent]:.3g}" + (f" ± {error:.2g}" if math.isfinite(error) else "")
+
+
+def _log_labels(side: Axis, low: float, high: float) -> None:
+    """Label a logarithmic axis: plain numbers where it spans less than a decade and a half, powers beyond."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    if math.log10(high / low) < 1.5:
+        side.set_minor_formatter(FuncFormatter(_plain_tick))
+        side.set_major_formatter(FuncFormatter(_plain_tick))
+    else:
+        side.set_minor_formatter(NullFormatter())
+
+
+def _plain_tick(value: float, _: Any) -> str:
+    """Label 1, 2, 3 and 5 times a power of ten, and nothing between."""
+    leading = value / 10 ** math.floor(math.log10(value) + 1e-9)
+    return f"{value:g}" if min(abs(leading - k) for k in (1, 2, 3, 5)) < 1e-6 else ""
+
+
+def _draw_residuals(axis: Axes, fit: Fit, column: str) -> None:
+    axis.axhline(0, color=GUIDE, lw=0.8)
+    x = fit.runs[column]
+    axis.plot(x, fit.residuals, "o", ms=3.5, alpha=0.45, color=DATA, mec="none")
+    axis.set_xscale("log")
+    _log_labels(axis.xaxis, float(x.min()), float(x.max()))
+    unit = "ln loss" if fit.objective.log else "nats per token"
+    _label(axis, column, f"predicted - observed, {unit}" if column == fit.law.terms[0].column else "")
+
+
+def _draw_agreement(axis: Axes, predicted: Array, loss: Array) -> None:
+    ends = [min(predicted.min(), loss.min()), max(predicted.max(), loss.max())]
+    axis.plot(ends, ends, color=LAW, lw=1.2)
+    axis.plot(predicted, loss, "o", ms=3.5, alpha=0.45, color=DATA, mec="none")
+    axis.set_xlabel("predicted loss")
+    axis.set_ylabel("observed loss")
+    axis.set_title("observed against predicted", fontsize=9)
+
+
+def _draw_distribution(axis: Axes, fit: Fit) -> None:
+    residuals = fit.residuals
+    axis.hist(residuals, bins=min(40, max(8, len(residuals) // 6)), color=DATA, alpha=0.7)
+    axis.axvline(0, color=GUIDE, lw=0.8)
+    axis.set_xlabel("residual")
+    axis.set_ylabel("rows")
+    axis.set_title(f"root mean square {np.sqrt(np.mean(residuals**2)):.3g}", fontsize=9)
+
+
+def _label(axis: Axes, column: str, y: str) -> None:
+    axis.set_xlabel(LABELS.get(column, column))
+    axis.set_ylabel(y)

@@ -1,0 +1,1 @@
+"""Draws from the posterior: its target, importance sampling, Markov chains."""
