@@ -19,10 +19,13 @@ from typing import Any, ParamSpec, TypeVar
 
 from scalefit.errors import OptionError
 
-__all__ = ["ProcessExecutor", "SerialExecutor", "available_cores", "open_executor", "stop_requested"]
+__all__ = ["ProcessExecutor", "Progress", "SerialExecutor", "available_cores", "open_executor", "stop_requested"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+Progress = Callable[[int, int], None]
+"""What a long piece of work tells how far it is: called with the units done, and all of them."""
 
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"

@@ -1,10 +1,16 @@
-"""Numbers as text, exactly."""
+"""Numbers as text and as JSON, exactly."""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping, Set
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
 
-__all__ = ["show_number"]
+__all__ = ["json_text", "show_number", "to_json"]
 
 
 def show_number(value: float) -> str:
@@ -15,3 +21,46 @@ def show_number(value: float) -> str:
     if value.is_integer() and abs(value) < 1e16 and math.copysign(1.0, value) * value >= 0:
         return "-0.0" if value == 0 and math.copysign(1.0, value) < 0 else str(int(value))
     return repr(value)
+
+
+def to_json(value: Any) -> Any:
+    """Return any result in the types of JSON, all the way down; every JSON document of ours goes through here.
+
+    Mappings and dataclasses become dicts (attributes that start with an underscore are left out), sequences and
+    arrays lists, sets sorted lists, enumerations their values, NumPy's scalars Python's. JSON has no form for a
+    number that is not finite: it becomes None.
+
+    Raises
+    ------
+    TypeError
+        If something has no form in JSON.
+
+    Examples
+    --------
+    >>> to_json({"alpha": (0.5, float("inf")), "at": {3: float("nan")}})
+    {'alpha': [0.5, None], 'at': {'3': None}}
+    """
+    if isinstance(value, Enum):
+        return to_json(value.value)
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(to_json(key)): to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    if isinstance(value, Set):
+        return [to_json(item) for item in sorted(value)]
+    if hasattr(value, "tolist"):  # arrays and scalars of NumPy, columns of pandas
+        return to_json(value.tolist())
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_json(getattr(value, f.name)) for f in fields(value) if not f.name.startswith("_")}
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def json_text(value: Any, indent: int | None = 1) -> str:
+    """Return one JSON document, with a newline at its end."""
+    return json.dumps(to_json(value), indent=indent, allow_nan=False) + "\n"
