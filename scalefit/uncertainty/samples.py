@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from scalefit.errors import DataError, OptionError, ScalefitWarning
+from scalefit.errors import DataError, MissingExtraError, OptionError, ScalefitWarning
 from scalefit.laws.law import Columns, Law, PowerTerm
 
-__all__ = ["Samples", "check_level", "percentile_interval"]
+__all__ = ["Samples", "check_level", "percentile_interval", "to_arviz"]
 
 Array = NDArray[np.float64]
 
@@ -123,7 +123,7 @@ class Samples:
     def reported(self) -> Array:
         """The draws with ln c in place of each coefficient, the scale of standard errors; -inf where c is 0."""
         values = self.draws.copy()
-        columns = [i for i, name in enumerate(self.names) if name.startswith("c_")]
+        columns = [i for i, parameter in enumerate(self.law.parameters) if parameter.in_logs]
         with np.errstate(divide="ignore"):
             values[:, columns] = np.log(values[:, columns])
         return values
@@ -265,6 +265,29 @@ class Samples:
             return self.names.index(name)
         except ValueError:
             raise OptionError(f"there are no draws of {name!r}; there are {', '.join(self.names)}") from None
+
+
+def to_arviz(samples: Samples) -> Any:
+    """Put draws into an `xarray.DataTree` with the group ``posterior``, dimensions chain and draw.
+
+    A chain is an independent ensemble, its draws ordered walker after walker, so that ArviZ' effective sizes see the
+    autocorrelation of each walker.
+
+    Parameters
+    ----------
+    samples : Samples
+
+    Raises
+    ------
+    MissingExtraError
+        If arviz-base is not installed.
+    """
+    try:
+        import arviz_base
+    except ModuleNotFoundError:
+        raise MissingExtraError("arviz-base", "the export to ArviZ", "arviz") from None
+    draws = {name: samples[name].reshape(samples.n_chains, -1) for name in samples.names}
+    return arviz_base.from_dict({"posterior": draws}, attrs={"posterior": {"law": str(samples.law)}})
 
 
 def _thawed(warning: ScalefitWarning) -> ScalefitWarning:

@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import kstest, t
 
 import scalefit as sf
-from scalefit.uncertainty.arviz_export import to_arviz
 from scalefit.uncertainty.posterior.importance import _resampled, importance_sample
 from scalefit.uncertainty.posterior.priors import LogNormal, Normal, Uniform
+from scalefit.uncertainty.samples import to_arviz
 
 RNG = np.random.default_rng(11)
 

@@ -8,18 +8,16 @@ import subprocess
 import sys
 import time
 
-import emcee
 import numpy as np
 import pytest
 
 import scalefit as sf
-from scalefit.uncertainty.arviz_export import to_arviz
 from scalefit.uncertainty.posterior.conditional import Conditional
-from scalefit.uncertainty.posterior.convergence import is_check
-from scalefit.uncertainty.posterior.diagnostics import chain_diagnostics
+from scalefit.uncertainty.posterior.diagnostics import chain_diagnostics, is_check
 from scalefit.uncertainty.posterior.importance import importance_sample
 from scalefit.uncertainty.posterior.posterior import _autocorrelation_times, sample_posterior
 from scalefit.uncertainty.posterior.priors import Normal
+from scalefit.uncertainty.samples import to_arviz
 
 SHORT = {"max_steps": 1500}
 
@@ -38,7 +36,7 @@ def one_term():
 
 @pytest.fixture(scope="module")
 def chain_file(tmp_path_factory):
-    return tmp_path_factory.mktemp("chains") / "chain.h5"
+    return tmp_path_factory.mktemp("chains") / "chain.npz"
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +97,7 @@ def test_ensembles_and_seeds_differ(one_term, unbroken):
 
 
 def test_an_interrupted_chain_goes_on_to_the_same_numbers(one_term, unbroken, tmp_path):
-    path = tmp_path / "chain.h5"
+    path = tmp_path / "chain.npz"
     for steps in (500, 1000):
         with pytest.raises(Interrupted):
             sample_posterior(one_term, seed=5, backend=path, progress=interrupt_after(steps))
@@ -107,14 +105,14 @@ def test_an_interrupted_chain_goes_on_to_the_same_numbers(one_term, unbroken, tm
     assert np.array_equal(resumed.draws, unbroken.draws)
     finished = sample_posterior(one_term, seed=5, backend=path, progress=interrupt_after(0))
     assert np.array_equal(finished.draws, unbroken.draws)
-    assert [p.name for p in tmp_path.iterdir()] == ["chain.h5"]
+    assert [p.name for p in tmp_path.iterdir()] == ["chain.npz"]
 
 
-def test_emcee_reads_the_file(unbroken, chain_file):
-    backend = emcee.backends.HDFBackend(str(chain_file), name="ensemble-2", read_only=True)
-    chain = backend.get_chain()
-    assert len(chain) == backend.iteration == unbroken.diagnostics["n_steps"] // 10 + 1
-    assert set(unbroken["alpha_depth"].reshape(4, -1)[2]) <= set(chain[:, :, 2].ravel())
+def test_numpy_reads_the_file(unbroken, chain_file):
+    with np.load(chain_file, allow_pickle=False) as stored:
+        coords = stored["coords"]
+    assert coords.shape[:2] == (4, unbroken.diagnostics["n_steps"] // 10 + 1)
+    assert set(unbroken["alpha_depth"].reshape(4, -1)[2]) <= set(coords[2, :, :, 2].ravel())
 
 
 @pytest.mark.usefixtures("unbroken")
@@ -125,6 +123,14 @@ def test_a_file_of_another_posterior_is_refused(one_term, chain_file, tmp_path):
     (tmp_path / "notes.txt").write_text("no chains")
     with pytest.raises(sf.DataError, match="does not hold chains"):
         sample_posterior(one_term, backend=tmp_path / "notes.txt")
+    (tmp_path / "draws.npz").write_bytes(chain_file.read_bytes()[:1000])
+    with pytest.raises(sf.DataError, match="does not hold chains"):
+        sample_posterior(one_term, backend=tmp_path / "draws.npz")
+    (tmp_path / "old.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    with pytest.raises(
+        sf.DataError, match=r"holds chains of version 0\.1 \(HDF5\), from which this version cannot go on"
+    ):
+        sample_posterior(one_term, backend=tmp_path / "old.h5")
 
 
 def test_a_limit_that_is_too_low_is_said_and_nothing_claimed(one_depth):
@@ -139,7 +145,7 @@ def test_a_limit_that_is_too_low_is_said_and_nothing_claimed(one_depth):
     [
         ({"n_ensembles": 3}, "n_ensembles is 3"),
         ({"max_steps": 100}, "max_steps is 100"),
-        ({"backend": "nowhere/chain.h5"}, "the folder of nowhere/chain.h5 does not exist"),
+        ({"backend": "nowhere/chain.npz"}, "the folder of nowhere/chain.npz does not exist"),
     ],
 )
 def test_options_out_of_range(one_term, options, named):
@@ -224,7 +230,7 @@ sample_posterior(fitted, seed=5, backend=sys.argv[2], progress=lambda done, of: 
 
 @pytest.mark.slow
 def test_a_killed_process_leaves_a_file_that_goes_on_to_the_same_numbers(one_term, unbroken, tmp_path):
-    path, table = tmp_path / "chain.h5", tmp_path / "runs.csv"
+    path, table = tmp_path / "chain.npz", tmp_path / "runs.csv"
     one_term.runs.to_csv(table)
     process = subprocess.Popen([sys.executable, "-c", KILLED, table, path], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

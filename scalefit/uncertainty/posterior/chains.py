@@ -1,19 +1,22 @@
-"""Chains of walkers on disk: one HDF5 file that emcee reads too, always whole, whenever the writer was killed."""
+"""Chains of walkers on disk: one .npz file, always whole, whenever the writer was killed."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import DataError, OptionError
-from scalefit.uncertainty.posterior.conditional import Conditional
+
+if TYPE_CHECKING:
+    from scalefit.uncertainty.posterior.conditional import Conditional
 
 __all__ = ["Chain", "fingerprint", "load_chains", "random_state", "save_chains"]
 
@@ -21,6 +24,9 @@ Array = NDArray[np.float64]
 
 RandomState = tuple[str, NDArray[np.uint32], int, int, float]
 """What `numpy.random.RandomState.get_state` returns."""
+
+HDF5 = b"\x89HDF\r\n\x1a\n"
+"""How the files of version 0.1 begin."""
 
 
 def random_state(sequence: np.random.SeedSequence) -> RandomState:
@@ -83,29 +89,23 @@ def fingerprint(conditional: Conditional, *settings: int) -> str:
 
 
 def save_chains(path: Path, chains: list[Chain], digest: str) -> None:
-    """Write all chains to a new file and put it in the place of the old one in one move.
-
-    Each ensemble is a group that ``emcee.backends.HDFBackend(path, name="ensemble-0", read_only=True)`` opens.
-    """
-    import h5py
-
+    """Write all chains to a new file and put it in the place of the old one in one move."""
+    # Ensembles advance together, so that all are equally long and one array holds them.
+    parts = list(zip(*(chain.random_state for chain in chains), strict=True))
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
-        with h5py.File(partial, "w") as file:
-            file.attrs["fingerprint"] = digest
-            for e, chain in enumerate(chains):
-                group = file.create_group(f"ensemble-{e}")
-                _, n_walkers, n_dim = chain.coords.shape
-                group.attrs.update(
-                    version=version("emcee"),
-                    nwalkers=n_walkers,
-                    ndim=n_dim,
-                    has_blobs=False,
-                    iteration=len(chain),
-                    **{f"random_state_{i}": part for i, part in enumerate(chain.random_state)},
-                )
-                for name, data in (("chain", chain.coords), ("log_prob", chain.log_prob), ("accepted", chain.accepted)):
-                    group.create_dataset(name, data=data)
+        with partial.open("wb") as file:
+            np.savez(
+                file,
+                fingerprint=np.array(digest),
+                coords=np.stack([chain.coords for chain in chains]),
+                log_prob=np.stack([chain.log_prob for chain in chains]),
+                accepted=np.stack([chain.accepted for chain in chains]),
+                generators=np.array(parts[0]),
+                keys=np.stack(parts[1]),
+                positions=np.array(parts[2:4]),
+                gausses=np.array(parts[4]),
+            )
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -117,19 +117,23 @@ def load_chains(path: Path, digest: str) -> list[Chain]:
     Raises
     ------
     DataError
-        If the file holds no chains of ours.
+        If the file holds no chains of ours, or those of version 0.1.
     OptionError
         If it holds the chains of another table, law, model or setting.
     """
-    import h5py
-
     if not path.exists():
         return []
     try:
-        with h5py.File(path, "r") as file:
-            theirs = file.attrs.get("fingerprint")
-            chains = [_read(file[f"ensemble-{e}"]) for e in range(len(file))]
-    except (OSError, KeyError) as error:
+        with path.open("rb") as file:
+            if file.read(len(HDF5)) == HDF5:
+                raise DataError(
+                    f"{path} holds chains of version 0.1 (HDF5), from which this version cannot go on; "
+                    "name another file, or delete it to start again"
+                )
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as stored:
+                theirs, chains = str(stored["fingerprint"]), _read(stored)
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} does not hold chains of scalefit ({error}); name another file") from None
     if theirs != digest:
         raise OptionError(
@@ -139,7 +143,13 @@ def load_chains(path: Path, digest: str) -> list[Chain]:
     return chains
 
 
-def _read(group: Any) -> Chain:
-    parts = [group.attrs[f"random_state_{i}"] for i in range(5)]
-    state = (str(parts[0]), np.asarray(parts[1], dtype=np.uint32), int(parts[2]), int(parts[3]), float(parts[4]))
-    return Chain(group["chain"][...], group["log_prob"][...], group["accepted"][...], state)
+def _read(stored: Mapping[str, Any]) -> list[Chain]:
+    states = zip(
+        map(str, stored["generators"]),
+        stored["keys"],
+        *stored["positions"].tolist(),
+        stored["gausses"].tolist(),
+        strict=True,
+    )
+    ensembles = zip(stored["coords"], stored["log_prob"], stored["accepted"], states, strict=True)
+    return [Chain(*ensemble) for ensemble in ensembles]

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.uncertainty.posterior.target import Target
+if TYPE_CHECKING:
+    from scalefit.uncertainty.posterior.target import Target
 
 __all__ = ["Conditional", "build_conditional"]
 

@@ -1,4 +1,4 @@
-"""Whether draws can be trusted: R-hat, effective sizes, Pareto k-hat, and what the priors contribute.
+"""Whether draws can be trusted: R-hat, effective sizes, Pareto k-hat, when chains are long enough, what priors do.
 
 The estimators are those of ArviZ (`arviz_stats.base`, which needs only NumPy and SciPy): rank-normalised split R-hat
 and bulk and tail effective sizes (Vehtari et al. 2021), Pareto-smoothed importance weights (Vehtari et al. 2024), and
@@ -9,16 +9,27 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import ScalefitWarning
-from scalefit.uncertainty.posterior.target import Target
 from scalefit.uncertainty.samples import percentile_interval
 
-__all__ = ["chain_diagnostics", "prior_influence", "prior_warnings", "smooth_weights", "weighted_interval"]
+if TYPE_CHECKING:
+    from scalefit.uncertainty.posterior.target import Target
+
+__all__ = [
+    "Convergence",
+    "assess",
+    "chain_diagnostics",
+    "is_check",
+    "prior_influence",
+    "prior_warnings",
+    "smooth_weights",
+]
 
 Array = NDArray[np.float64]
 
@@ -30,6 +41,12 @@ SENSITIVE = 0.05
 
 MOST_OF_PRIOR = 0.5
 """A 95 % interval that holds more than this share of the prior's probability says little beyond the prior."""
+
+TAUS = 50
+LARGEST_RHAT = 1.01
+FEWEST_EFFECTIVE = 1_000
+
+CHECK_GROWTH = 1.25
 
 
 def chain_diagnostics(values: Array) -> dict[str, Array]:
@@ -56,6 +73,76 @@ def chain_diagnostics(values: Array) -> dict[str, Array]:
         "ess": np.asarray(array_stats.ess(walkers, method="bulk")),
         "ess_tail": np.asarray(array_stats.ess(walkers, method="tail", prob=(0.05, 0.95))),
     }
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """Whether chains suffice, and the numbers behind it.
+
+    Attributes
+    ----------
+    missing : tuple of str
+        What they lack; empty where they suffice.
+    diagnostics : mapping
+        ``rhat``, ``ess``, ``ess_tail`` and ``tau`` (in steps) by name.
+    """
+
+    missing: tuple[str, ...]
+    diagnostics: Mapping[str, Mapping[str, float]]
+
+    @property
+    def largest_tau(self) -> float:
+        """Autocorrelation time of the slowest parameter, in steps."""
+        return max(self.diagnostics["tau"].values())
+
+    def warning(self, n_steps: int) -> ScalefitWarning | None:
+        """Say what is missing after a limit of `n_steps`."""
+        if not self.missing:
+            return None
+        return ScalefitWarning(
+            "posterior-not-converged",
+            f"the chains ended at their limit of {n_steps} steps before they were long enough: "
+            f"{'; '.join(self.missing)}.",
+            f"Allow more, max_steps={4 * n_steps}; where the data do not determine the law, no length suffices.",
+            {"max_steps": n_steps, "rhat": max(self.diagnostics["rhat"].values()), "tau": self.largest_tau},
+        )
+
+
+def is_check(n_stored: int, first: int, step: int) -> bool:
+    """Whether chains with so many stored steps are judged.
+
+    The lengths are fixed, each a quarter longer than the last and a multiple of `step`, so that an interruption
+    changes nothing.
+    """
+    check = first
+    while check < n_stored:
+        check = -(-int(CHECK_GROWTH * check) // step) * step
+    return check == n_stored
+
+
+def assess(values: Array, taus: Array, names: tuple[str, ...], n_steps: int) -> Convergence:
+    """Compare chains with what is asked of them.
+
+    Parameters
+    ----------
+    values : (n_ensembles, n_stored, n_walkers, n_names) float array
+        After the burn-in.
+    taus : (n_names,) float array
+        Autocorrelation times, in steps.
+    names : tuple of str
+    n_steps : int
+        Length of `values` in steps.
+    """
+    found: dict[str, Any] = chain_diagnostics(values) | {"tau": taus}
+    largest_rhat, longest = float(found["rhat"].max()), float(taus.max())
+    fewest = float(min(found["ess"].min(), found["ess_tail"].min()))
+    asked = (
+        (n_steps >= TAUS * longest, f"{n_steps} steps are {n_steps / longest:.0f} autocorrelation times, not {TAUS}"),
+        (largest_rhat < LARGEST_RHAT, f"the largest R-hat is {largest_rhat:.3f}, not below {LARGEST_RHAT}"),
+        (fewest >= FEWEST_EFFECTIVE, f"the fewest effective draws are {fewest:.0f}, not {FEWEST_EFFECTIVE}"),
+    )
+    by_name = {key: dict(zip(names, map(float, array), strict=True)) for key, array in found.items()}
+    return Convergence(tuple(text for holds, text in asked if not holds), by_name)
 
 
 def smooth_weights(log_weights: Array) -> tuple[Array, float]:

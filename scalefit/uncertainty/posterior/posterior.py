@@ -19,10 +19,9 @@ from scalefit.fitting.fit import Fit
 from scalefit.fitting.starts import check_seed
 from scalefit.uncertainty.posterior.chains import Chain, fingerprint, load_chains, random_state, save_chains
 from scalefit.uncertainty.posterior.conditional import Conditional, build_conditional
-from scalefit.uncertainty.posterior.convergence import Judgement, is_check, judge
-from scalefit.uncertainty.posterior.diagnostics import prior_influence, prior_warnings
+from scalefit.uncertainty.posterior.diagnostics import Convergence, assess, is_check, prior_influence, prior_warnings
+from scalefit.uncertainty.posterior.importance import Proposal, build_proposal
 from scalefit.uncertainty.posterior.priors import Prior
-from scalefit.uncertainty.posterior.proposal import Proposal, build_proposal
 from scalefit.uncertainty.posterior.target import Target, build_target, varying_names
 from scalefit.uncertainty.samples import Samples
 
@@ -82,7 +81,7 @@ def sample_posterior(
     max_steps : int
         Of each ensemble.
     backend : str or path, optional
-        HDF5 file in which the chains are kept. Called again with the same file and the same arguments after Ctrl-C or
+        File (.npz) in which the chains are kept. Called again with the same file and the same arguments after Ctrl-C or
         a crash, the function goes on from there and returns the numbers of an unbroken run.
     progress : callable, optional
         Called with the steps made and `max_steps`, every 500 steps.
@@ -121,7 +120,7 @@ def sample_posterior(
         chains = _first_chains(conditional, start, n_ensembles, n_walkers, seed)
     saved = len(chains[0])
     try:
-        while (judged := _judgement(conditional, chains, max_steps)) is None:
+        while (found := _convergence(conditional, chains, max_steps)) is None:
             chains = [chain.followed_by(_advanced(conditional, chain)) for chain in chains]
             if progress is not None:
                 progress(_n_steps(chains), max_steps)
@@ -131,7 +130,7 @@ def sample_posterior(
     finally:
         if path:
             save_chains(path, chains, digest)
-    return _samples(fit, conditional, chains, judged)
+    return _samples(fit, conditional, chains, found)
 
 
 def _first_chains(conditional: Conditional, start: Array, n_ensembles: int, n_walkers: int, seed: int) -> list[Chain]:
@@ -194,7 +193,7 @@ def _moves() -> list[tuple[Any, float]]:
     return [(emcee.moves.DEMove(), 0.9), (emcee.moves.DEMove(gamma0=1.0), 0.1)]
 
 
-def _judgement(conditional: Conditional, chains: list[Chain], max_steps: int) -> Judgement | None:
+def _convergence(conditional: Conditional, chains: list[Chain], max_steps: int) -> Convergence | None:
     """Diagnose the chains at a check and at the limit; None where they go on."""
     at_limit = _n_steps(chains) >= max_steps
     if not (at_limit or is_check(len(chains[0]) - 1, FIRST_CHECK, SEGMENT)):
@@ -203,8 +202,8 @@ def _judgement(conditional: Conditional, chains: list[Chain], max_steps: int) ->
     coords = _kept(chains)
     values = target.plain(conditional.unsheared(coords.reshape(-1, target.n_dim))).reshape(*coords.shape[:3], -1)
     values = values[..., [target.names.index(name) for name in names]]
-    judged = judge(values, THIN * _autocorrelation_times(values), names, THIN * coords.shape[1])
-    return judged if at_limit or not judged.missing else None
+    found = assess(values, THIN * _autocorrelation_times(values), names, THIN * coords.shape[1])
+    return found if at_limit or not found.missing else None
 
 
 def _n_steps(chains: list[Chain]) -> int:
@@ -231,14 +230,14 @@ def _autocorrelation_times(values: Array) -> Array:
     return np.where(np.isnan(times), float(n_steps), np.maximum(times, 1.0))
 
 
-def _samples(fit: Fit, conditional: Conditional, chains: list[Chain], judged: Judgement) -> Samples:
+def _samples(fit: Fit, conditional: Conditional, chains: list[Chain], found: Convergence) -> Samples:
     """Collect the draws, half an autocorrelation time apart: ensemble after ensemble, walker after walker."""
     target, kept = conditional.target, _kept(chains)
-    stride = int(np.clip(judged.largest_tau / (2 * THIN), 1, kept.shape[1] / 50))
+    stride = int(np.clip(found.largest_tau / (2 * THIN), 1, kept.shape[1] / 50))
     points = conditional.unsheared(kept[:, ::stride].transpose(0, 2, 1, 3).reshape(-1, target.n_dim))
     names = varying_names(target)
     influence, open_names = prior_influence(target, points, names)
-    warning = judged.warning(_n_steps(chains))
+    warning = found.warning(_n_steps(chains))
     return Samples(
         law=fit.law,
         names=target.names,
@@ -248,7 +247,7 @@ def _samples(fit: Fit, conditional: Conditional, chains: list[Chain], judged: Ju
         n_chains=len(chains),
         reservations=dict.fromkeys(names, warning.message) if warning else {},
         diagnostics={
-            **judged.diagnostics,
+            **found.diagnostics,
             "n_ensembles": len(chains),
             "n_walkers": kept.shape[2],
             "n_steps": _n_steps(chains),
