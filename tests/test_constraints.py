@@ -21,7 +21,7 @@ def test_written_forms() -> None:
     constraints = Constraints.parse(["L0=1.7"], ["alpha_depth = alpha_width"], ["alpha_tokens=0.1:", "c_width=:400"])
     assert constraints.fixed == {"L0": 1.7}
     assert constraints.ties == {"alpha_depth": "alpha_width"}
-    assert constraints.bounds == {"alpha_tokens": (0.1, 10.0), "c_width": (0.0, 400)}
+    assert constraints.checked(LAW).bounds == {"alpha_tokens": (0.1, 10.0), "c_width": (0.0, 400)}
 
 
 @pytest.mark.parametrize(

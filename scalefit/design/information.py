@@ -11,7 +11,7 @@ from scalefit.design.candidates import Candidates
 from scalefit.design.exchange import Choice
 from scalefit.design.quantity import Quantity
 from scalefit.errors import DataError, OptionError
-from scalefit.fitting.centred import CentredLaw, centre
+from scalefit.fitting.centred import CentredLaw
 from scalefit.fitting.derivatives import jacobian
 from scalefit.fitting.fit import Fit
 from scalefit.fitting.problem import Problem
@@ -70,19 +70,20 @@ def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: floa
     OptionError
         If the quantity follows from parameters at their bounds alone.
     """
-    weights = fit.runs[fit.weights] if fit.weights else None
-    table = centre(fit.law, fit.runs, fit.objective, fit.constraints, weights)
-    smallest = float(fit.runs["loss"].min())
-    free, assumed = _free_point(table, fit, smallest)
-    inside = np.array([name not in fit.limits or name.partition("_")[2] in assumed for name in table.free_names])
+    table = CentredLaw.of(fit)
+    free, assumed = _free_point(table, fit)
+    inside = np.array([p.name not in fit.limits or p.column in assumed for p in table.free_parameters])
     own = jacobian(table.problem, free)[:, inside]
-    if weights is not None:
-        own *= np.sqrt(weights / weights.mean())[:, None]
+    if table.problem.weights is not None:
+        own *= np.sqrt(table.problem.weights)[:, None]
     residuals = fit.residuals
     noise = float(np.sqrt(residuals @ residuals / max(1, len(residuals) - inside.sum())))
     if noise < NOISE_FREE:
         raise DataError("the law fits every row exactly, so that nothing is known of the scatter; give measured losses")
-    sizes = [_prior_scale(name, value, smallest) for name, value in zip(table.free_names, free, strict=True)]
+    sizes = [
+        1.0 if p.is_exponent else table.smallest_loss if p.is_floor else max(value, 1e-12)
+        for p, value in zip(table.free_parameters, free, strict=True)
+    ]
     spread = VAGUE * np.array(sizes)[inside]
     direction = _gradient(table, quantity, free)[inside]
     if not direction.any():
@@ -104,26 +105,15 @@ def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: floa
     return Linearised(choice, quantity.value(fit.params) if known else float("nan"), open_variance, assumed)
 
 
-def _free_point(table: CentredLaw, fit: Fit, smallest_loss: float) -> tuple[Array, tuple[str, ...]]:
+def _free_point(table: CentredLaw, fit: Fit) -> tuple[Array, tuple[str, ...]]:
     """The free parameters of the centred law at the fit, and the columns of terms that had to be assumed."""
-    references = dict(zip((t.coefficient for t in fit.law.terms), table.log_references, strict=True))
     open_at_bound = {n for n in fit.limits if fit.verdicts[n] is Verdict.NOT_DETERMINED}
     assumed = tuple(t.column for t in fit.law.terms if fit.params[t.coefficient] == 0 or t.exponent in open_at_bound)
-    values = []
-    for name in table.free_names:
-        value = fit.params[name]
-        if name in references:
-            value *= np.exp(-fit.params["alpha_" + name.removeprefix("c_")] * references[name])
-        if name.partition("_")[2] in assumed:
-            value = ASSUMED_SIZE * smallest_loss if name in references else ASSUMED_EXPONENT
-        values.append(value)
-    return np.array(values), assumed
-
-
-def _prior_scale(name: str, value: float, smallest_loss: float) -> float:
-    if name.startswith("alpha_"):
-        return 1.0
-    return smallest_loss if name == "L0" else max(value, 1e-12)
+    free = table.free(fit.params)
+    for j, parameter in enumerate(table.free_parameters):
+        if parameter.column in assumed:
+            free[j] = ASSUMED_SIZE * table.smallest_loss if parameter.is_coefficient else ASSUMED_EXPONENT
+    return free, assumed
 
 
 def _gradient(table: CentredLaw, quantity: Quantity, free: Array) -> Array:
@@ -132,7 +122,7 @@ def _gradient(table: CentredLaw, quantity: Quantity, free: Array) -> Array:
     for i, value in enumerate(free):
         step = _DIFFERENCE * max(abs(value), 1e-3)
         shifted = [free + sign * step * np.eye(len(free))[i] for sign in (1, -1)]
-        high, low = (quantity.value(table.plain(point)) for point in shifted)
+        high, low = (quantity.value(table.params(point)) for point in shifted)
         gradient[i] = (high - low) / (2 * step)
     return gradient
 

@@ -10,8 +10,10 @@ coefficient is fixed or bounded by the user keeps ref_k = 1, where C_k = c_k.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,10 @@ from scalefit.fitting.objective import Objective
 from scalefit.fitting.problem import Problem
 from scalefit.laws.constraints import Constraints
 from scalefit.laws.law import Columns, Law
+from scalefit.laws.parameter import Parameter
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["CentredLaw", "centre"]
 
@@ -39,58 +45,83 @@ class CentredLaw:
     log_references : (K,) float array
         ln ref_k of equation (1).
     problem : Problem
+        Weights of the rows included.
     free_names : tuple of str
         Names of the problem's free parameters; a coefficient stands there as C_k.
-    bounded : frozenset of str
-        Coefficients with bounds of the user's, which keep ref_k = 1.
+    smallest_loss : float
+        Of the table, nats per token.
     """
 
     law: Law
     log_references: Array
     problem: Problem
     free_names: tuple[str, ...]
-    bounded: frozenset[str]
+    smallest_loss: float
+
+    @classmethod
+    def of(cls, fit: Fit, constraints: Constraints | None = None) -> CentredLaw:
+        """Write the law of a fit on its rows with its weights; `constraints` stand in place of the fit's."""
+        weights = None if fit.weights is None else fit.runs[fit.weights]
+        return centre(fit.law, fit.runs, fit.objective, constraints or fit.constraints, weights)
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        """Where each parameter stands among all parameters of the problem."""
+        terms = self.law.terms
+        return {name: i for i, name in enumerate([*(t.coefficient for t in terms), "L0", *(t.exponent for t in terms)])}
 
     def free_index(self, name: str) -> int | None:
         """Index of the free parameter that a parameter of the law is, or is tied to; None if it is fixed."""
-        hits = np.flatnonzero(self.problem.expand[self._row(name)])
+        hits = np.flatnonzero(self.problem.expand[self._rows[name]])
         return int(hits[0]) if len(hits) else None
 
-    def _row(self, name: str) -> int:
-        if name == "L0":
-            return len(self.law.terms)
-        k = [t.column for t in self.law.terms].index(name.partition("_")[2])
-        return k if name.startswith("c_") else len(self.law.terms) + 1 + k
+    @cached_property
+    def free_parameters(self) -> tuple[Parameter, ...]:
+        """What the free parameters are, in their order."""
+        return tuple(self.law.parameter(name) for name in self.free_names)
 
     @cached_property
     def free_terms(self) -> list[int]:
         """Which term each free coefficient belongs to; coefficients are the first of the free parameters."""
-        names = [term.coefficient for term in self.law.terms]
-        return [names.index(name) for name in self.free_names if name in names]
+        return [p.term for p in self.free_parameters if p.is_coefficient and p.term is not None]
 
-    def vanished(self, free: Array, smallest_loss: float) -> NDArray[np.bool_]:
-        """(B, P) which of the free parameters are coefficients of terms that vanished, at (B, P) points.
+    def at_bound(self, free: Array) -> NDArray[np.bool_]:
+        """Which free parameters are on a bound, or coefficients of terms that vanished, at (P,) or (B, P) optima.
+
+        At an optimum on a bound the objective does not fall inwards: the solver would have left the bound.
+        """
+        return np.asarray((free <= self.problem.lower) | (free >= self.problem.upper) | self.vanished(free))
+
+    def vanished(self, free: Array) -> NDArray[np.bool_]:
+        """Which free parameters are coefficients of terms that vanished, at (P,) or (B, P) points.
 
         A term that may be zero has vanished where, at its column's geometric mean, it is smaller than 1e-8 of the
         smallest loss.
         """
-        terms = self.free_terms
-        alphas = self.problem.all_parameters(free)[:, len(self.law.terms) + 1 :]
-        sizes = free[:, : len(terms)] * np.exp(-(alphas * self.problem.mean_logs)[:, terms])
+        problem, terms = self.problem, self.free_terms
+        alphas = problem.all_parameters(np.atleast_2d(free))[:, len(self.law.terms) + 1 :]
+        sizes = free[..., : len(terms)] * np.exp(-(alphas * problem.mean_logs)[:, terms]).reshape(*free.shape[:-1], -1)
         found = np.zeros(free.shape, dtype=np.bool_)
-        found[:, : len(terms)] = (self.problem.lower[: len(terms)] == 0) & (sizes < VANISHED * smallest_loss)
+        found[..., : len(terms)] = (problem.lower[: len(terms)] == 0) & (sizes < VANISHED * self.smallest_loss)
         return found
 
-    def plain(self, free: Array) -> dict[str, float]:
-        """Parameters of the law in plain units, from the (P,) free parameters of one point."""
+    def plain(self, free: Array) -> Array:
+        """Parameters of the law in plain units, in the order of its names: (P,) to (n,), or (B, P) to (B, n)."""
         n_terms = len(self.log_references)
-        full = self.problem.all_parameters(free[None])[0]
-        alphas = full[n_terms + 1 :]
-        coefficients = full[:n_terms] * np.exp(alphas * self.log_references)
-        named = dict(zip([t.coefficient for t in self.law.terms], coefficients, strict=True))
-        named |= zip([t.exponent for t in self.law.terms], alphas, strict=True)
-        named["L0"] = full[n_terms]
-        return {name: float(named[name]) for name in self.law.parameter_names}
+        full = self.problem.all_parameters(np.atleast_2d(free)).copy()
+        full[:, :n_terms] *= np.exp(full[:, n_terms + 1 :] * self.log_references)
+        return full[:, [self._rows[name] for name in self.law.parameter_names]].reshape(*free.shape[:-1], -1)
+
+    def params(self, free: Array) -> dict[str, float]:
+        """`plain` of one point, by name."""
+        return dict(zip(self.law.parameter_names, self.plain(free).tolist(), strict=True))
+
+    def free(self, params: Mapping[str, float]) -> Array:
+        """(P,) free parameters of one point, from plain units."""
+        values = dict(params)
+        for term, log_reference in zip(self.law.terms, self.log_references, strict=True):
+            values[term.coefficient] /= np.exp(values[term.exponent] * log_reference)
+        return np.array([values[name] for name in self.free_names])
 
     def reporting_jacobian(self, free: Array) -> Array:
         """Derivatives of the reported quantities by the free parameters.
@@ -105,15 +136,11 @@ class CentredLaw:
         """
         n_terms = len(self.log_references)
         full = self.problem.all_parameters(free[None])[0]
-        rows: dict[str, Array] = {}
-        expand = self.problem.expand
-        for k, term in enumerate(self.law.terms):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                relative = np.where(expand[k] != 0, expand[k] / full[k], 0.0)
-            rows[term.exponent] = expand[n_terms + 1 + k]
-            rows[term.coefficient] = relative + self.log_references[k] * expand[n_terms + 1 + k]
-        rows["L0"] = expand[n_terms]
-        return np.stack([rows[name] for name in self.law.parameter_names])
+        rows = self.problem.expand.copy()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rows[:n_terms] = np.where(rows[:n_terms] != 0, rows[:n_terms] / full[:n_terms, None], 0.0)
+        rows[:n_terms] += self.log_references[:, None] * rows[n_terms + 1 :]
+        return rows[[self._rows[name] for name in self.law.parameter_names]]
 
 
 def centre(
@@ -150,7 +177,7 @@ def centre(
             offset[i] = fixed[target]
         else:
             expand[i, free_names.index(target)] = 1.0
-    lower, upper = np.array([constraints.limits(name) for name in free_names]).reshape(-1, 2).T
+    lower, upper = np.array([constraints.limits(law.parameter(name)) for name in free_names]).reshape(-1, 2).T
     problem = Problem(
         logs=logs - log_references[:, None],
         target=objective.transform(np.asarray(columns["loss"], dtype=np.float64)),
@@ -161,5 +188,4 @@ def centre(
         upper=upper,
         weights=None if weights is None else weights / weights.mean(),
     )
-    bounded = frozenset(name for name in constraints.bounds if name.startswith("c_"))
-    return CentredLaw(law, log_references, problem, free_names, bounded)
+    return CentredLaw(law, log_references, problem, free_names, float(np.min(columns["loss"])))

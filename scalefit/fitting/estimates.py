@@ -73,8 +73,8 @@ def estimate(centred: CentredLaw, state: State, runs: Runs) -> Estimates:
     weighted = jacobian(problem, free)
     if problem.weights is not None:
         weighted *= np.sqrt(problem.weights)[:, None]
-    held = _held(centred, state, float(runs["loss"].min()))
-    comparable = weighted * np.where(np.arange(len(free)) < problem.n_linear, float(runs["loss"].min()), 1.0)
+    held = centred.at_bound(free)
+    comparable = weighted * np.where(np.arange(len(free)) < problem.n_linear, centred.smallest_loss, 1.0)
     null, condition = null_parameters(comparable[:, ~held], tuple(np.flatnonzero(~held)))
     weights = np.ones(len(runs)) if problem.weights is None else problem.weights
     residuals = problem.objective.transform(predict(problem, state.free)[0]) - problem.target
@@ -87,18 +87,17 @@ def estimate(centred: CentredLaw, state: State, runs: Runs) -> Estimates:
     index = {name: centred.free_index(name) for name in names}
     unsure = {name for name, j in index.items() if j is None or held[j] or j in null}
     standard_errors = {n: float("nan") if n in unsure else float(e) for n, e in zip(names, errors, strict=True)}
-    smallest_loss = float(runs["loss"].min())
-    limits = _limits(centred, weighted, held, scores.variance, free, smallest_loss)
+    limits = _limits(centred, weighted, held, scores.variance, free)
     evidence = Evidence(
         law=centred.law,
         arguments={t.column: t.argument(runs) for t in centred.law.terms},
-        params=(params := centred.plain(free)),
+        params=(params := centred.params(free)),
         free=tuple(name for name, j in index.items() if j is not None),
         standard_errors=standard_errors,
         relative_sizes=_relative_sizes(centred, free, covariance_free),
         null=frozenset(name for name, j in index.items() if j in null),
         limits=limits,
-        smallest_loss=smallest_loss,
+        smallest_loss=centred.smallest_loss,
         correlations=_correlations(covariance, names),
         covariance=covariance,
         noise=_noise(centred, state, runs),
@@ -114,15 +113,6 @@ def estimate(centred: CentredLaw, state: State, runs: Runs) -> Estimates:
         identification=(identification := identify(evidence)),
         warnings=_bound_remarks(at_bound, params, limits, identification),
     )
-
-
-def _held(centred: CentredLaw, state: State, smallest_loss: float) -> NDArray[np.bool_]:
-    """Which free parameters ended at a bound: on it with an outward gradient, or as a term that vanished."""
-    problem, free, gradient = centred.problem, state.free[0], state.gradient[0]
-    at_lower = (free <= problem.lower) & (gradient >= 0)
-    at_upper = (free >= problem.upper) & (gradient <= 0)
-    held: NDArray[np.bool_] = at_lower | at_upper | centred.vanished(state.free, smallest_loss)[0]
-    return held
 
 
 def _inverse(weighted: Array, inside: NDArray[np.bool_]) -> Array:
@@ -146,21 +136,22 @@ def _largest_cosine(weighted: Array, scores: Array) -> float:
 
 
 def _limits(
-    centred: CentredLaw, weighted: Array, held: NDArray[np.bool_], variance: float, free: Array, smallest_loss: float
+    centred: CentredLaw, weighted: Array, held: NDArray[np.bool_], variance: float, free: Array
 ) -> dict[str, float]:
     """One-sided 95 % limits of parameters at a bound: 1.645 standard errors as though it were free, within bounds."""
     limits = {}
     for j in np.flatnonzero(held):
-        name = centred.free_names[j]
-        if name.startswith("c_") and name not in centred.bounded:
-            continue
+        parameter = centred.free_parameters[j]
+        bounds = (float(centred.problem.lower[j]), float(centred.problem.upper[j]))
+        if parameter.is_coefficient and bounds == parameter.natural_bounds:
+            continue  # a term that vanished is named as such
         inside = ~held
         inside[j] = True
         error = float(np.sqrt(_inverse(weighted, inside)[j, j] * variance))
-        sign = 1.0 if free[j] <= centred.problem.lower[j] else -1.0
+        sign = 1.0 if free[j] <= bounds[0] else -1.0
         limit = float(free[j]) + sign * Z95_ONE_SIDED * error
-        highest = min(float(centred.problem.upper[j]), smallest_loss if name == "L0" else np.inf)
-        limits[name] = min(max(limit, float(centred.problem.lower[j])), highest)
+        highest = min(bounds[1], centred.smallest_loss if parameter.is_floor else np.inf)
+        limits[parameter.name] = min(max(limit, bounds[0]), highest)
     return limits
 
 

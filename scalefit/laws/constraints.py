@@ -9,16 +9,11 @@ from types import MappingProxyType
 
 from scalefit.errors import OptionError
 from scalefit.laws.law import Law
-from scalefit.laws.parameter import EXPONENT_BOUNDS, Bounds
+from scalefit.laws.parameter import Bounds, Parameter
 
-__all__ = ["Bounds", "Constraints", "default_bounds"]
+__all__ = ["Bounds", "Constraints"]
 
 _NONE: Mapping[str, float] = MappingProxyType({})
-
-
-def default_bounds(name: str) -> Bounds:
-    """Bounds of a parameter nobody constrained: exponents in `EXPONENT_BOUNDS`, the rest from 0 up."""
-    return EXPONENT_BOUNDS if name.startswith("alpha_") else (0.0, math.inf)
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,8 @@ class Constraints:
         Exponent -> the exponent it equals. (Coefficients carry the unit of their column, so that an equality
         of two of them would depend on the units; fix their values instead.)
     bounds : mapping of str to (float, float)
-        Parameter -> lower and upper bound, -inf and inf allowed; equal bounds fix the parameter.
+        Parameter -> lower and upper bound, -inf and inf allowed; equal bounds fix the parameter. An end that is nan
+        becomes the parameter's natural bound when the law is known, in `checked`.
 
     Examples
     --------
@@ -67,24 +63,24 @@ class Constraints:
             low, colon, high = limits.partition(":")
             if not colon:
                 raise OptionError(f"{text!r} is not NAME=LOW:HIGH; write for example --bound alpha_depth=0.5:2")
-            lowest, highest = default_bounds(name)
-            bounds[name] = (_number(low, text) if low else lowest, _number(high, text) if high else highest)
+            bounds[name] = (_number(low, text) if low else math.nan, _number(high, text) if high else math.nan)
         return cls(fixed, ties, bounds)
 
     def checked(self, law: Law) -> Constraints:
-        """The same with equal bounds turned into fixed values, after checking every name and number.
+        """The same with every bound a number and equal bounds as fixed values, after checking every name and number.
 
         Raises
         ------
         OptionError
             If a name is no parameter of the law, a value lies outside its bounds, or a tie is not possible.
         """
-        names = law.parameter_names
         for name in [*self.fixed, *self.ties, *self.ties.values(), *self.bounds]:
-            if name not in names:
-                raise OptionError(f"the law {law} has no parameter {name!r}; it has {', '.join(names)}")
-        fixed = dict(self.fixed)
-        for name, (low, high) in self.bounds.items():
+            law.parameter(name)
+        fixed, bounds = dict(self.fixed), {}
+        for name, given in self.bounds.items():
+            natural = law.parameter(name).natural_bounds
+            low, high = (own if math.isnan(end) else end for end, own in zip(given, natural, strict=True))
+            bounds[name] = (low, high)
             if not low <= high:
                 raise OptionError(f"the bounds of {name} are {low:g} and {high:g}; the lower must not exceed the upper")
             if low == high:
@@ -92,11 +88,11 @@ class Constraints:
         for name, value in fixed.items():
             self._check_value(name, value)
         for name, other in self.ties.items():
-            self._check_tie(name, other, fixed)
+            self._check_tie(law.parameter(name), law.parameter(other), fixed)
         return Constraints(
             MappingProxyType(fixed),
             MappingProxyType(dict(self.ties)),
-            MappingProxyType({name: limits for name, limits in self.bounds.items() if name not in fixed}),
+            MappingProxyType({name: limits for name, limits in bounds.items() if name not in fixed}),
         )
 
     def _check_value(self, name: str, value: float) -> None:
@@ -108,17 +104,18 @@ class Constraints:
         if not low <= value <= high:
             raise OptionError(f"{name} is fixed at {value:g}, outside its bounds {low:g} to {high:g}")
 
-    def _check_tie(self, name: str, other: str, fixed: Mapping[str, float]) -> None:
-        if not (name.startswith("alpha_") and other.startswith("alpha_")):
+    def _check_tie(self, tied: Parameter, to: Parameter, fixed: Mapping[str, float]) -> None:
+        name, other = tied.name, to.name
+        if not (tied.is_exponent and to.is_exponent):
             raise OptionError(f"{name} cannot be tied to {other}: only exponents can be tied to each other")
         if name == other or other in self.ties:
             raise OptionError(f"{name} is tied to {other}; tie it to an exponent that is not tied itself")
         if name in fixed or name in self.bounds:
             raise OptionError(f"{name} is tied to {other} and must not be fixed or bounded too; constrain {other}")
 
-    def limits(self, name: str) -> Bounds:
+    def limits(self, parameter: Parameter) -> Bounds:
         """Bounds of a free parameter."""
-        return self.bounds.get(name, default_bounds(name))
+        return self.bounds.get(parameter.name, parameter.natural_bounds)
 
 
 def _split(text: str, example: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
-from scalefit.laws.constraints import Constraints, default_bounds
+from scalefit.laws.constraints import Constraints
 from scalefit.laws.law import Law
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def to_lmfit(
         if name in constraints.ties:
             parameters.add(name, expr=constraints.ties[name])
             continue
-        low, high = constraints.limits(name)
+        low, high = constraints.limits(law.parameter(name))
         value = constraints.fixed.get(name, (values or {}).get(name, min(max(1.0, low), high)))
         parameters.add(name, value=value, vary=name not in constraints.fixed, min=low, max=high)
     return parameters
@@ -60,6 +60,8 @@ def from_lmfit(parameters: lmfit.Parameters, law: str | Law) -> Constraints:
     OptionError
         If an expression is more than the name of another parameter, or a parameter is not the law's.
     """
+    law = Law.parse(law)
+    natural = {parameter.name: parameter.natural_bounds for parameter in law.parameters}
     fixed, ties, bounds = {}, {}, {}
     for name, parameter in parameters.items():
         if parameter.expr is not None:
@@ -71,9 +73,9 @@ def from_lmfit(parameters: lmfit.Parameters, law: str | Law) -> Constraints:
             ties[name] = parameter.expr
         elif not parameter.vary:
             fixed[name] = float(parameter.value)
-        elif (parameter.min, parameter.max) not in ((-math.inf, math.inf), default_bounds(name)):
+        elif (parameter.min, parameter.max) not in ((-math.inf, math.inf), natural.get(name)):
             bounds[name] = (float(parameter.min), float(parameter.max))
-    return Constraints(fixed, ties, bounds).checked(Law.parse(law))
+    return Constraints(fixed, ties, bounds).checked(law)
 
 
 def lmfit_model(law: str | Law) -> lmfit.Model:
@@ -97,7 +99,7 @@ def lmfit_model(law: str | Law) -> lmfit.Model:
     arguments = [inspect.Parameter(name, kind) for name in (*law.columns, *law.parameter_names)]
     predict.__signature__ = inspect.Signature(arguments)  # type: ignore[attr-defined]
     model = lmfit.Model(predict, independent_vars=list(law.columns), name=str(law))
-    for name in law.parameter_names:
-        low, high = default_bounds(name)
-        model.set_param_hint(name, value=1.0, min=low, max=high)
+    for parameter in law.parameters:
+        low, high = parameter.natural_bounds
+        model.set_param_hint(parameter.name, value=1.0, min=low, max=high)
     return model

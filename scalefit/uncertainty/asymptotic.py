@@ -110,7 +110,7 @@ def asymptotic(fit: Fit, *, by: str | None = None, seed: int = 0, simulations: i
     refits = Refits.of(fit)
     check_seed(seed)
     clusters = by or choose_method(fit).by
-    inside = _inside(refits)
+    inside = ~refits.centred.at_bound(refits.point)
     pieces = _pieces(refits, inside)
     bread, rows, variance = pieces.bread, pieces.rows, pieces.scores.variance
     n, p = rows.shape
@@ -143,18 +143,9 @@ def asymptotic(fit: Fit, *, by: str | None = None, seed: int = 0, simulations: i
     )
 
 
-def _inside(refits: Refits, bounds_too: bool = False) -> NDArray[np.bool_]:
-    """Which free parameters are not at a bound, or (with `bounds_too`) at least not a term that vanished."""
-    problem, free = refits.centred.problem, refits.point
-    vanished = refits.centred.vanished(free[None], refits.smallest_loss)[0]
-    if bounds_too:
-        return np.asarray(~vanished)
-    return np.asarray((free > problem.lower) & (free < problem.upper) & ~vanished)
-
-
 def _likelihood_scale(refits: Refits) -> Array:
     """Robust over inverse-Hessian variance of ln c, alpha and L0, those at a bound as though they were free."""
-    inside = _inside(refits, bounds_too=True)
+    inside = ~refits.centred.vanished(refits.point)
     pieces = _pieces(refits, inside)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.diag(_reported(refits, inside, pieces.robust)) / np.diag(_reported(refits, inside, pieces.bread))

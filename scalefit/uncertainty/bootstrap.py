@@ -162,7 +162,7 @@ def _require_clusters(labels: NDArray[np.int64], by: str) -> None:
 def _samples(fit: Fit, drawn: _Drawn, level: float) -> Samples:
     refits, replicates = drawn.resampling.refits, drawn.replicates
     names = fit.law.parameter_names
-    draws = refits.plain(replicates.free[replicates.usable])
+    draws = refits.centred.plain(replicates.free[replicates.usable])
     shares = dict(zip(refits.centred.free_names, replicates.at_bound(refits).tolist(), strict=True))
     piled = {name: share for name, share in shares.items() if share > PILE_UP}
     limits = {name: _one_sided(draws[:, names.index(name)], level) for name in piled if name in ("L0", *names[1::2])}
@@ -188,7 +188,7 @@ def _corrections(fit: Fit, resampling: Resampling, draws: Array) -> dict[str, tu
     left_out = refit(resampling.refits, jackknife_problem(resampling))
     if not left_out.converged.all():
         return {}
-    values = resampling.refits.plain(left_out.free)
+    values = resampling.refits.centred.plain(left_out.free)
     deviations = values.mean(axis=0) - values
     found = {}
     for j, name in enumerate(fit.law.parameter_names):

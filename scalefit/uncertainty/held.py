@@ -114,7 +114,7 @@ class Held:
         return inside
 
     def _quantity(self, zeta: Array) -> float:
-        return float(self.quantity(self.refits.centred.plain(self._free(zeta))))
+        return float(self.quantity(self.refits.centred.params(self._free(zeta))))
 
     def _slope(self, zeta: Array) -> Array:
         ahead, behind = ([self._quantity(zeta + sign * DIFFERENCE * e) for e in np.eye(len(zeta))] for sign in (1, -1))

@@ -26,10 +26,9 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from scalefit.errors import OptionError
-from scalefit.fitting.centred import centre
+from scalefit.fitting.centred import CentredLaw
 from scalefit.fitting.fit import Fit
 from scalefit.fitting.solver import solve
-from scalefit.laws.constraints import default_bounds
 from scalefit.uncertainty.asymptotic import Asymptotic, asymptotic
 from scalefit.uncertainty.held import Held
 from scalefit.uncertainty.samples import check_level
@@ -172,7 +171,7 @@ def _parameter_curve(fit: Fit, name: str, theory: Asymptotic) -> _Curve:
             return degrees * (objective / fit.objective_value - 1), params
         return 2 * len(fit.runs) * (objective - fit.objective_value) / scale, params
 
-    low, high = fit.constraints.bounds.get(name, default_bounds(name))
+    low, high = fit.constraints.limits(fit.law.parameter(name))
     estimate = inner(fit.params[name])
     step = _first_step(fit, name, theory, estimate)
     outer = math.exp if log else _same
@@ -306,11 +305,6 @@ def refit_with(fit: Fit, fixed: Mapping[str, float], near: Mapping[str, float]) 
         fixed=MappingProxyType({**constraints.fixed, **fixed}),
         bounds=MappingProxyType(bounds),
     )
-    weights = None if fit.weights is None else fit.runs[fit.weights]
-    centred = centre(fit.law, fit.runs, fit.objective, held, weights)
-    values = dict(near)
-    for term, log_reference in zip(fit.law.terms, centred.log_references, strict=True):
-        values[term.coefficient] /= math.exp(values[term.exponent] * log_reference)
-    start = np.array([[values[name] for name in centred.free_names]])
-    solution = solve(centred.problem, start, tolerance=1e-10)
-    return float(solution.state.value[0]), centred.plain(solution.state.free[0])
+    centred = CentredLaw.of(fit, held)
+    solution = solve(centred.problem, centred.free(near)[None], tolerance=1e-10)
+    return float(solution.state.value[0]), centred.params(solution.state.free[0])

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.execute import open_executor
-from scalefit.fitting.centred import CentredLaw, centre
+from scalefit.fitting.centred import CentredLaw
 from scalefit.fitting.fit import Fit
 from scalefit.fitting.problem import Problem
 from scalefit.fitting.solver import solve
 from scalefit.fitting.starts import draw_starts
 
-__all__ = ["Progress", "Refits", "Replicates", "centred_law", "chunk_sizes", "refit", "run_chunks"]
+__all__ = ["Progress", "Refits", "Replicates", "chunk_sizes", "refit", "run_chunks"]
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -42,29 +42,16 @@ class Refits:
     centred : CentredLaw
     point : (P,) float array
         The fit's own optimum, from which every replicate starts.
-    smallest_loss : float
     """
 
     centred: CentredLaw
     point: Array
-    smallest_loss: float
 
     @classmethod
     def of(cls, fit: Fit) -> Refits:
         """Take a fit's problem and optimum."""
-        centred = centred_law(fit)
-        return cls(centred, free_point(fit, centred), float(fit.runs["loss"].min()))
-
-    def plain(self, free: Array) -> Array:
-        """(B, P) free parameters to (B, n_parameters) in plain units, in the order of `law.parameter_names`."""
-        n_terms = len(self.centred.log_references)
-        full = self.centred.problem.all_parameters(free)
-        alphas = full[:, n_terms + 1 :]
-        coefficients = full[:, :n_terms] * np.exp(alphas * self.centred.log_references)
-        columns = [column for k in range(n_terms) for column in (coefficients[:, k], alphas[:, k])]
-        if self.centred.law.irreducible:
-            columns.append(full[:, n_terms])
-        return np.stack(columns, axis=1)
+        centred = CentredLaw.of(fit)
+        return cls(centred, centred.free(fit.params))
 
 
 @dataclass(frozen=True)
@@ -100,24 +87,8 @@ class Replicates:
 
     def at_bound(self, refits: Refits) -> Array:
         """(P,) share of the usable replicates with each free parameter at a bound."""
-        problem, free = refits.centred.problem, self.free[self.usable]
-        vanished = refits.centred.vanished(free, refits.smallest_loss)
-        hits = (free <= problem.lower) | (free >= problem.upper) | vanished
-        return hits.mean(axis=0) if len(hits) else np.zeros(free.shape[1])
-
-
-def centred_law(fit: Fit) -> CentredLaw:
-    """Return a fit's law in the solver's coordinates, on the rows and weights of the fit."""
-    weights = None if fit.weights is None else fit.runs[fit.weights]
-    return centre(fit.law, fit.runs, fit.objective, fit.constraints, weights)
-
-
-def free_point(fit: Fit, centred: CentredLaw) -> Array:
-    """(P,) free parameters of a fit's estimates."""
-    values = dict(fit.params)
-    for term, log_reference in zip(fit.law.terms, centred.log_references, strict=True):
-        values[term.coefficient] /= np.exp(values[term.exponent] * log_reference)
-    return np.array([values[name] for name in centred.free_names])
+        hits = refits.centred.at_bound(self.free[self.usable])
+        return hits.mean(axis=0) if len(hits) else np.zeros(self.free.shape[1])
 
 
 def refit(refits: Refits, problem: Problem, seed: int = 0) -> Replicates:

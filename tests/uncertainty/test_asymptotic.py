@@ -156,4 +156,4 @@ def test_whether_a_term_vanished_does_not_depend_on_its_units():
             centred = centre(law, columns, Objective(), Constraints.parse(bound=bound))
             c = size * np.exp(0.3 * (np.log(1e10) - centred.log_references[0]))
             assert centred.free_names == ("c_tokens", "L0", "alpha_tokens")
-            assert centred.vanished(np.array([[c, 1.7, 0.3]]), 2.0).tolist() == [[gone, False, False]]
+            assert centred.vanished(np.array([[c, 1.7, 0.3]])).tolist() == [[gone, False, False]]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import FitError, OptionError
-from scalefit.fitting.centred import CentredLaw, centre
+from scalefit.fitting.centred import CentredLaw
 from scalefit.fitting.derivatives import predict
 from scalefit.fitting.fit import Fit
 from scalefit.uncertainty.groups import group_labels
@@ -69,7 +69,8 @@ class Target:
     @property
     def prior_names(self) -> tuple[str, ...]:
         """Name of the prior of each coordinate; a coefficient has its prior on the size of its term."""
-        sizes = (f"size_{n[2:]}" if n.startswith("c_") else n for n in self.centred.free_names)
+        free = self.centred.free_parameters
+        sizes = (f"size_{p.column}" if p.is_coefficient else p.name for p in free)
         return (*sizes, *self.likelihood.names)
 
     @property
@@ -157,28 +158,14 @@ class Target:
 
     def plain(self, points: Array) -> Array:
         """Values of `names` in plain units, (B, n_names), fixed and tied parameters included."""
-        n_terms = self._n_terms
-        full = self.centred.problem.all_parameters(points[:, : self.n_free])
-        columns = {"L0": full[:, n_terms]}
-        for k, term in enumerate(self.centred.law.terms):
-            alpha = full[:, n_terms + 1 + k]
-            columns[term.exponent] = alpha
-            columns[term.coefficient] = full[:, k] * np.exp(alpha * self.centred.log_references[k])
-        for j, name in enumerate(self.likelihood.names):
-            columns[name] = np.exp(points[:, self.n_free + j])
-        return np.stack([columns[name] for name in self.names], axis=1)
+        noise = np.exp(points[:, self.n_free :])
+        return np.concatenate([self.centred.plain(points[:, : self.n_free]), noise], axis=1)
 
     def point_of(self, fit: Fit) -> Array:
         """The point of a fit's estimates, with the noise at the size of its residuals."""
-        terms = self.centred.law.terms
-        values = dict(fit.params)
-        for k, term in enumerate(terms):
-            values[term.coefficient] /= np.exp(values[term.exponent] * self.centred.log_references[k])
         log_sigma = 0.5 * np.log(np.mean(fit.residuals**2))
         scales = {"sigma": log_sigma, "nu": np.log(10.0), self.likelihood.effect: log_sigma}
-        return np.array(
-            [values[n] for n in self.centred.free_names] + [scales[n] for n in self.likelihood.names], dtype=np.float64
-        )
+        return np.array([*self.centred.free(fit.params), *(scales[n] for n in self.likelihood.names)])
 
 
 def build_target(
@@ -212,8 +199,7 @@ def build_target(
     labels = group_labels(fit, by)
     shared = len(np.unique(labels)) < len(labels)
     chosen = _noise(fit, noise, by if shared else "")
-    weights = None if fit.weights is None else fit.runs[fit.weights]
-    centred = centre(fit.law, fit.runs, objective, fit.constraints, weights)
+    centred = CentredLaw.of(fit)
     first_rows = _NO_RUNS
     if shared:
         order = np.argsort(labels, kind="stable")
