@@ -1,10 +1,14 @@
-"""The table of known truth that many tests build on."""
+"""The table of known truth that many tests build on, and draws of a known distribution."""
 
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
+
+from scalefit.fitting.fit import Fit
+from scalefit.uncertainty.samples import Samples
 
 T27_LAW = {
     "c_width": 300.0,
@@ -29,3 +33,14 @@ def t27_columns(noise: float = 0.0, seed: int = 0) -> dict[str, np.ndarray]:
         "tokens": tokens,
         "loss": loss * np.exp(noise * rng.standard_normal(len(loss))),
     }
+
+
+def normal_draws(fitted: Fit, n: int = 400, seed: int = 0) -> Samples:
+    """Draws of the normal approximation: ln c, alpha and L0 around the fit."""
+    rng = np.random.default_rng(seed)
+    names = fitted.law.parameter_names
+    center = [math.log(fitted.params[n]) if n.startswith("c_") else fitted.params[n] for n in names]
+    draws = rng.multivariate_normal(center, fitted.covariance, n)
+    columns = [i for i, name in enumerate(names) if name.startswith("c_")]
+    draws[:, columns] = np.exp(draws[:, columns])
+    return Samples(fitted.law, names, draws, "normal", fitted.params)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from known_tables import normal_draws
 
 from scalefit.errors import OptionError
 from scalefit.fitting.fit import fit
@@ -29,7 +30,6 @@ from scalefit.optimal.search import best_at_ratio
 from scalefit.optimal.sweep import central_interval
 from scalefit.optimal.terms import ShapeLaw
 from scalefit.runs import Runs
-from scalefit.uncertainty.samples import Samples
 
 LAW = Law.parse("width+depth+tokens")
 LLAMA = parse_count("llama:vocabulary=128256,heads_per_kv=4")
@@ -38,17 +38,6 @@ LLAMA = parse_count("llama:vocabulary=128256,heads_per_kv=4")
 @pytest.fixture(scope="module")
 def t27_fit(t27):
     return fit(t27)
-
-
-def normal_draws(fitted, n=400, seed=0) -> Samples:
-    """Draws of the normal approximation: ln c, alpha and L0 around the fit."""
-    rng = np.random.default_rng(seed)
-    names = fitted.law.parameter_names
-    center = [math.log(fitted.params[n]) if n.startswith("c_") else fitted.params[n] for n in names]
-    draws = rng.multivariate_normal(center, fitted.covariance, n)
-    columns = [i for i, name in enumerate(names) if name.startswith("c_")]
-    draws[:, columns] = np.exp(draws[:, columns])
-    return Samples(fitted.law, names, draws, "normal", fitted.params)
 
 
 def plan_of(params, budget, space=None) -> Plan:

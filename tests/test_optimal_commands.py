@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_fit_commands import run, write
+from commands import run, write
 
 CHINCHILLA = ("chinchilla", "--drop-worst", "40")
 KEYS = {"budget", "width", "depth", "tokens", "ratio", "loss", "intervals", "feasible"}

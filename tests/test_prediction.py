@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from known_tables import normal_draws
 from scipy import stats
-from test_optimal import normal_draws
 
 from scalefit.errors import DataError
 from scalefit.fitting.fit import fit
