@@ -124,6 +124,22 @@ def test_noisy_teachers_widen_what_counts_as_agreement() -> None:
     assert found.converged is True
 
 
+@pytest.mark.parametrize(("errors", "agrees"), [(1.8, True), (2.2, False), (3.5, False), (-1.8, True), (-2.2, False)])
+def test_two_standard_errors_of_the_change_are_the_limit(errors: float, agrees: bool) -> None:
+    """Moves of four teachers whose mean is so many standard errors, all of them beyond the fixed tolerance."""
+    scatter = np.array([0.3, -0.1, 0.2, -0.4])
+    moved = scatter + errors * scatter.std(ddof=1) / 2
+    assert abs(moved.mean()) > 0.1
+    found, _ = depth_exponents(sweep(lambda d, s, h: d ** -(2 - (h == 500) * moved[s]), horizons=(1000, 500)))
+    assert found.converged is agrees
+
+
+@pytest.mark.parametrize(("moved", "agrees"), [(0.09, True), (0.11, False), (-0.09, True), (-0.11, False)])
+def test_teachers_that_move_together_agree_within_a_tenth(moved: float, agrees: bool) -> None:
+    found, _ = depth_exponents(sweep(lambda d, _s, h: d ** -(2 - (h == 500) * moved), horizons=(1000, 500)))
+    assert found.converged is agrees
+
+
 def test_without_a_half_horizon_convergence_is_unknown() -> None:
     (found,) = depth_exponents(sweep(lambda d, *_: d**-2.0))
     assert found.converged is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,21 @@ def test_documented_keys(chin203_fit: Fit) -> None:
     assert (document["n_rows"], document["n_dropped"], document["n_runs"]) == (203, 42, 203)
     assert set(document["certificate"]) >= {"starts", "starts_at_best", "gradient"}
     assert {"code", "message", "action"} <= set(document["warnings"][0])
+
+
+def test_the_largest_residuals_are_those_of_the_largest_size(any_fit: Fit) -> None:
+    summary = fit_document(any_fit)["residuals"]
+    by_size = sorted(any_fit.residuals.tolist(), key=abs, reverse=True)
+    assert [row["residual"] for row in summary["largest"]] == by_size[:5]
+    if len(by_size) == 203:
+        assert {residual > 0 for residual in by_size[:5]} == {True, False}  # sorting by value would fail
+    for row in summary["largest"]:
+        i = any_fit.residuals.tolist().index(row["residual"])
+        assert (row["row"], row["line"]) == (any_fit.runs.row_name(i), any_fit.runs.lines[i])
+        assert row["observed"] == any_fit.runs["loss"][i]
+        assert math.log(row["predicted"] / row["observed"]) == pytest.approx(row["residual"], abs=1e-12)
+    assert summary["rms"] == pytest.approx(math.sqrt(sum(r * r for r in by_size) / len(by_size)), rel=1e-12)
+    assert summary["median_absolute"] == pytest.approx(statistics.median(map(abs, by_size)), rel=1e-12)
 
 
 def test_existing_files_are_kept(chin203_fit: Fit, tmp_path: Path) -> None:

@@ -66,6 +66,32 @@ def test_missing_cells_are_left_out():
     assert {c.name: c.levels for c in seen.columns} == {"width": 3, "depth": 4, "loss": 4}
 
 
+@pytest.mark.parametrize(("rows", "enough"), [(5, False), (6, True), (7, True)])
+def test_a_law_needs_one_row_more_than_it_has_parameters(rows, enough):
+    """width+depth has five parameters; a row without depth does not count for it, and does for width alone."""
+    rng = np.random.default_rng(2)
+    width, depth = rng.permutation(2.0 ** np.arange(1, 9)), rng.permutation(np.arange(1.0, 9))
+    depth[rows:] = np.nan
+    columns = {"width": width, "depth": depth, "loss": 1 / width + 1}
+    (outlook,) = [o for o in inspect_runs(Runs.from_columns(columns)).laws if o.law == "width+depth"]
+    assert (outlook.n_parameters, outlook.n_rows) == (5, rows)
+    if enough:
+        assert (outlook.not_determined, outlook.reason) == ((), "")
+    else:
+        assert set(outlook.not_determined) == {"c_width", "alpha_width", "c_depth", "alpha_depth", "L0"}
+        assert outlook.reason == "5 parameters need at least 6 rows, 5 given"
+
+
+@pytest.mark.parametrize(("levels", "enough"), [(1, False), (2, False), (3, True)])
+def test_a_term_needs_three_levels_of_its_column(levels, enough):
+    columns = {"tokens": np.arange(12.0) % levels + 1, "loss": np.linspace(2, 3, 12)}
+    seen = inspect_runs(Runs.from_columns(columns))
+    assert seen.laws[0].not_determined == (() if enough else ("c_tokens", "alpha_tokens"))
+    assert [w.code for w in seen.warnings if w.numbers.get("column") == "tokens"] == (
+        [] if enough else ["constant-column" if levels == 1 else "few-levels"]
+    )
+
+
 def test_correlations_of_logarithms():
     rng = np.random.default_rng(1)
     x, y = np.exp(rng.normal(size=(2, 50)))

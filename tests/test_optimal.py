@@ -30,6 +30,7 @@ from scalefit.optimal.search import best_at_ratio
 from scalefit.optimal.sweep import central_interval
 from scalefit.optimal.terms import ShapeLaw
 from scalefit.runs import Runs
+from scalefit.uncertainty.samples import Samples
 
 LAW = Law.parse("width+depth+tokens")
 LLAMA = parse_count("llama:vocabulary=128256,heads_per_kv=4")
@@ -234,6 +235,22 @@ def test_intervals_are_the_quantiles_over_the_draws(chin203_fit):
     assert best.by_method[0].exponents["width"] == pytest.approx(expected, abs=1e-6)
     assert best.by_method[0].method == "normal"
     assert best.by_method[0].intervals["doubled"][0] >= 0
+
+
+def test_draws_halve_and_double_the_ratio_of_their_own_best_shape(chin203_fit):
+    """Draws that do not vary give the estimate's costs, which differ by side; the others what each draw costs."""
+    still = np.tile(list(chin203_fit.params.values()), (3, 1))
+    names = chin203_fit.law.parameter_names
+    best = optimal_shape(
+        chin203_fit, params=1e10, draws=Samples(chin203_fit.law, names, still, "example", chin203_fit.params)
+    )
+    for name, cost in (("halved", best.flatness.halved), ("doubled", best.flatness.doubled)):
+        assert best.intervals[name] == pytest.approx((cost, cost), rel=1e-6)
+    assert best.flatness.halved != pytest.approx(best.flatness.doubled, rel=0.05)
+    plan = plan_of(chin203_fit.params, Budget(params=1e10))
+    for factor, cost in ((0.5, best.flatness.halved), (2.0, best.flatness.doubled)):
+        loss = best_at_ratio(plan, np.log([factor * best.ratio])).loss[0]
+        assert cost == pytest.approx(loss / best.loss - 1, rel=1e-9)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60), st.floats(0.01, 0.99))

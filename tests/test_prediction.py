@@ -17,6 +17,7 @@ from scalefit.prediction import prediction_interval
 from scalefit.report.predict import prediction_document, prediction_report
 from scalefit.report.text import render
 from scalefit.runs import Runs
+from scalefit.uncertainty.samples import Samples
 
 
 def line_fit(seed, n=30):
@@ -75,6 +76,26 @@ def test_draws_give_what_the_formula_gives(chin203_fit):
         assert (np.abs(ends - reference) < share * width[:, None]).all()
     assert (formula.new_run[:, 0] < formula.mean[:, 0]).all()
     assert (formula.new_run[:, 1] > formula.mean[:, 1]).all()
+
+
+@pytest.mark.parametrize("objective", ["mse", "log-mse"])
+def test_a_new_run_scatters_like_the_residuals_stretched_for_the_fit(objective):
+    """Draws that do not vary leave the residuals alone: ends are the largest and smallest, with their signs."""
+    n, x = 12, np.geomspace(4, 64, 12)
+    loss = 2 + 10 / x + np.where(np.arange(n) == 5, 0.3, 0.01 * (-1) ** np.arange(n))  # skewed, so that signs matter
+    constraints = Constraints(fixed={"alpha_depth": 1.0})
+    fitted = fit(Runs.from_columns({"depth": x, "loss": loss}), "depth", objective, constraints=constraints, n_starts=2)
+    still = np.tile(list(fitted.params.values()), (20_000, 1))
+    draws = Samples(fitted.law, fitted.law.parameter_names, still, "example", fitted.params)
+    # each of 12 residuals comes 1,667 times: beyond the quantiles lie 10 draws
+    predicted = prediction_interval(fitted, {"depth": [8.0, 128.0]}, draws, level=0.999)
+    transform, inverse = (np.log, np.exp) if objective == "log-mse" else (np.positive, np.positive)
+    observed_less_predicted = (transform(loss) - transform(fitted.predict(fitted.runs))) * math.sqrt(n / (n - 2))
+    assert -observed_less_predicted.min() < 0.5 * observed_less_predicted.max()
+    for i, value in enumerate(predicted.loss):
+        ends = inverse(transform(value) + np.quantile(observed_less_predicted, [0, 1]))
+        assert predicted.new_run[i] == pytest.approx(ends, rel=1e-9)
+        assert predicted.mean[i] == pytest.approx([value, value], rel=1e-9)
 
 
 def test_seeds_repeat(chin203_fit):

@@ -118,6 +118,23 @@ def test_select_last_by_tokens_and_best_over_a_sweep():
         Runs.from_columns({"loss": [1.0]}).select("best-per-shape")
 
 
+def test_select_last_takes_a_missing_count_only_where_a_run_has_no_other():
+    columns = {
+        "tokens": [np.nan, 2, 1, 5, np.nan, 4, np.nan, np.nan, 0, np.nan],
+        "loss": [9.0, 2.0, 3.0, 1.5, 8.0, 1.6, 7.0, 6.0, 5.0, 4.0],
+        "run": ["a", "a", "a", "b", "b", "b", "c", "c", "d", "d"],
+    }
+    for counts in ("tokens", "step"):
+        table = {counts if name == "tokens" else name: values for name, values in columns.items()}
+        assert Runs.from_columns(table).select("last")["loss"].tolist() == [2.0, 1.5, 6.0, 5.0]
+
+
+def test_select_last_of_equal_counts_takes_the_later_row():
+    columns = {"tokens": [2, 2, 1], "loss": [3.0, 2.0, 4.0], "run": ["a", "a", "a"]}
+    assert Runs.from_columns(columns).select("last")["loss"].tolist() == [2.0]
+    assert Runs.from_columns({**columns, "loss": [3.0, 3.0, 4.0]}).select("best").lines.tolist() == [2]
+
+
 def test_complete_lists_missing_and_requires_positive(runs):
     complete = runs.where("not depth == 0").complete(["width", "depth", "tokens"])
     assert complete["depth"].tolist() == [8, 16, 32]

@@ -73,6 +73,21 @@ def test_wandb_runs_keep_the_finished(table, write, assert_law):
         Runs.from_csv(write(csv_text([rows[0], *rows[28:]])))
 
 
+def test_only_states_known_as_finished_are_kept(table, write, assert_law):
+    """A state that nobody has heard of, or none, may be anything."""
+    rows = [["Name", "State", "model.hidden_dim", "model.num_layers", "throughput/total_tokens", "eval/loss"]]
+    states = ["finished", "Completed", "SUCCESS", "done"]
+    rows += [[f"run-{i}", states[i % 4], *row] for i, row in enumerate(table)]
+    rows += [[f"odd-{i}", state, 1024, 16, 10**9, 9.9] for i, state in enumerate(("hibernating", "", "unfinished"))]
+    runs = Runs.from_csv(write(csv_text(rows)))
+    assert_law(runs)
+    assert [d.reason for d in runs.dropped] == [
+        "State is hibernating, not finished",
+        "State is empty, not finished",
+        "State is unfinished, not finished",
+    ]
+
+
 @pytest.mark.parametrize("names", ["Wall time,Step,Value", "wall_time,step,value", "Step,Value,Wall time"])
 def test_tensorboard(write, names):
     cells = {"wall": 1.7e9, "step": 1000, "value": 3.5}
