@@ -13,7 +13,7 @@ from scalefit.errors import OptionError
 
 if TYPE_CHECKING:
     from scalefit.theory.checks import BoundSetting, Sampling, TheoremCheck
-    from scalefit.theory.verdict import CheckResult
+    from scalefit.theory.checks.registry import Finding
 
 _BOUND = "Options of bhyt-bound"
 
@@ -47,7 +47,7 @@ def theory(
     Ends with status 1 if a claim is violated, 3 if one stays inconclusive.
     """
     from scalefit.theory.checks import CHECKS, Sampling
-    from scalefit.theory.text import list_checks
+    from scalefit.theory.checks.registry import list_checks
 
     if check == "list":
         listed = [{"check": item.name, "claim": item.claim} for item in CHECKS.values()]
@@ -81,15 +81,15 @@ def _choose(check: str, given: dict[str, Any]) -> tuple[list[TheoremCheck], Boun
 
 def _report(chosen: list[TheoremCheck], sampling: Sampling, as_json: bool) -> int:
     """Run the checks, print their findings as they come or as one JSON document, and return the exit status."""
-    from scalefit.theory.text import COLUMNS, describe_results, summarise
-    from scalefit.theory.verdict import Verdict, worst
+    from scalefit.theory.checks.registry import COLUMNS, describe_findings, summarise
+    from scalefit.theory.verdict import Outcome, worst
 
-    results: list[CheckResult] = []
+    results: list[Finding] = []
     for position, check in enumerate(chosen):
         found = check.run(sampling)
         results += found
         if not as_json:
-            typer.echo((f"{COLUMNS}\n" if position == 0 else "") + describe_results(check, found))
+            typer.echo((f"{COLUMNS}\n" if position == 0 else "") + describe_findings(check, found))
     typer.echo(json.dumps([result.to_dict() for result in results], indent=1) if as_json else summarise(results))
-    statuses = {Verdict.HOLDS: DONE, Verdict.VIOLATED: WARNED, Verdict.INCONCLUSIVE: NO_ANSWER}
+    statuses = {Outcome.HOLDS: DONE, Outcome.VIOLATED: WARNED, Outcome.INCONCLUSIVE: NO_ANSWER}
     return statuses[worst([result.verdict for result in results])]

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from scalefit.datasets import read_table
 from scalefit.errors import DataError
-from scalefit.theory.attention import approximated_square
 from scalefit.theory.bounds import BoundComparison, check_measured
-from scalefit.theory.moments import swiglu_increment
+from scalefit.theory.moments import approximated_square, swiglu_increment
 from scalefit.theory.norms import Norm
 
 __all__ = [

@@ -12,10 +12,9 @@ from scalefit.theory.checks import BoundSetting, Sampling
 from scalefit.theory.limits import PUBLIC_SETTINGS, Criterion, critical_ratio, depth_limit, second_site_tolerance
 from scalefit.theory.moments import tanh_second_moment
 from scalefit.theory.norms import Norm
-from scalefit.theory.recursion import harmonic, norm_path
 from scalefit.theory.simulate import StackSetting, simulate_stack
-from scalefit.theory.simulate_attention import measured_over_published, second_site_ratios
-from scalefit.theory.simulate_blocks import BlockSetting
+from scalefit.theory.simulate_blocks import BlockSetting, measured_over_published, second_site_ratios
+from scalefit.theory.streams import harmonic, norm_path
 from scalefit.theory.verdict import standard_error
 
 if TYPE_CHECKING:

@@ -1,43 +1,47 @@
 """Why depth scales as it does: BHyT against LayerNorm Scaling, by theory, recursion, simulation and measurement."""
 
-from scalefit.theory.attention import (
-    approximated_square,
-    attention_factor,
-    participation,
-    published_constant,
-    uniform_weights,
-    value_output_product,
-)
-from scalefit.theory.blocks import BlockStatistics
 from scalefit.theory.bounds import BoundComparison, check_measured, compare, condition_holds
-from scalefit.theory.chebyshev import coverage_of_kappa, kappa_of_coverage
 from scalefit.theory.checks import CHECKS, BoundSetting, Sampling, TheoremCheck, check_bhyt_bound, find_check
-from scalefit.theory.inputs import INPUT_LAWS, InputLaw, input_law, three_point_law
 from scalefit.theory.limits import (
+    DROPPABLE,
     PUBLIC_SETTINGS,
     Criterion,
+    SearchResult,
     critical_ratio,
     depth_limit,
     first_variance_violation,
+    search_counterexamples,
     second_site_tolerance,
 )
 from scalefit.theory.moments import (
+    approximated_square,
+    attention_factor,
     ideal_break_even,
     ideal_moment_bound,
     ideal_second_moment,
+    participation,
+    published_constant,
     scale_of_second_moment,
     silu_second_moment,
     sphere_second_moment,
     swiglu_increment,
     tanh_second_moment,
+    uniform_weights,
+    value_output_product,
 )
-from scalefit.theory.norms import NORM_NAMES, Norm
-from scalefit.theory.recursion import closed_form, curse_of_depth_path, harmonic, log_slope, norm_path, variance_path
-from scalefit.theory.search import DROPPABLE, SearchResult, search_counterexamples
-from scalefit.theory.simulate import StackSetting, simulate_stack
-from scalefit.theory.simulate_attention import measured_over_published, second_site_ratios
-from scalefit.theory.simulate_blocks import BlockSetting, simulate_blocks
-from scalefit.theory.verdict import Assumption, CheckResult, Judgement, Verdict
+from scalefit.theory.norms import NORM_NAMES, Norm, coverage_of_kappa, kappa_of_coverage
+from scalefit.theory.simulate import INPUT_LAWS, InputLaw, StackSetting, input_law, simulate_stack, three_point_law
+from scalefit.theory.simulate_blocks import BlockSetting, measured_over_published, second_site_ratios, simulate_blocks
+from scalefit.theory.streams import (
+    BlockStatistics,
+    closed_form,
+    curse_of_depth_path,
+    harmonic,
+    log_slope,
+    norm_path,
+    variance_path,
+)
+from scalefit.theory.verdict import Assumption, Judgement, Outcome
 
 __all__ = [
     "CHECKS",
@@ -50,16 +54,15 @@ __all__ = [
     "BlockStatistics",
     "BoundComparison",
     "BoundSetting",
-    "CheckResult",
     "Criterion",
     "InputLaw",
     "Judgement",
     "Norm",
+    "Outcome",
     "Sampling",
     "SearchResult",
     "StackSetting",
     "TheoremCheck",
-    "Verdict",
     "approximated_square",
     "attention_factor",
     "check_bhyt_bound",

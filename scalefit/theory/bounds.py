@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import DataError, OptionError
-from scalefit.theory.blocks import BlockStatistics
+from scalefit.theory.streams import BlockStatistics
 from scalefit.theory.verdict import (
     MIN_SEEDS,
     Assumption,
     Judgement,
-    Verdict,
+    Outcome,
     judge_margin,
     judge_sampled_margin,
     simultaneous_z,
@@ -74,8 +74,8 @@ class BoundComparison:
         return all(a.holds is not False for a in self.assumptions)
 
     @property
-    def verdict(self) -> Verdict:
-        """Verdict on the residual variance, the statement of the bound."""
+    def verdict(self) -> Outcome:
+        """Outcome on the residual variance, the statement of the bound."""
         return self.variances.verdict
 
 

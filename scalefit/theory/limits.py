@@ -1,4 +1,7 @@
-"""How deep the bound reaches for a ratio a = lambda/kappa, and the largest ratio for a depth, per criterion."""
+"""How far the bound reaches: depth and ratio per criterion, and searches for counterexamples.
+
+The searches draw stacks inside the assumptions, or with one of them dropped.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,19 @@ from numpy.typing import NDArray
 from scalefit.errors import OptionError
 from scalefit.theory.moments import scale_of_second_moment, tanh_second_moment
 from scalefit.theory.norms import validate_depth
-from scalefit.theory.recursion import harmonic, variance_path
+from scalefit.theory.streams import harmonic, variance_path
 
 __all__ = [
+    "DROPPABLE",
     "PUBLIC_SETTINGS",
+    "Counterexample",
     "Criterion",
     "PublicSetting",
+    "SearchResult",
     "critical_ratio",
     "depth_limit",
     "first_variance_violation",
+    "search_counterexamples",
     "second_site_tolerance",
 ]
 
@@ -127,3 +134,129 @@ def second_site_tolerance(lam: float, kappa: float, depth: int) -> float:
     if not (lam > 0 and kappa > 0):
         raise OptionError(f"lambda is {lam} and kappa {kappa}; both must be positive")
     return kappa**2 / (lam**2 * depth)
+
+
+DROPPABLE = ("condition", "start", "gain", "alignment-sign", "alignment-order", "mean", "second-site")
+"""Assumptions a search can drop: `mean` swaps the exact statistic for the ideal form on tokens with a mean,
+`second-site` lets the approximated variance be too small."""
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """A stack whose residual variance under BHyT is not smaller after `layer` completed blocks, by `excess` of LNS's.
+
+    `settings` are the numbers drawn, per-block ones as their means.
+    """
+
+    layer: int
+    excess: float
+    settings: dict[str, float]
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Outcome of a search.
+
+    Attributes
+    ----------
+    dropped : str or None
+        The assumption left out; None searches inside all of them.
+    n_draws, n_violations : int
+        Stacks drawn, and those whose residual variance is not smaller after some block up to their depth.
+    smallest_margin : float
+        Least (v_LNS - v_BHyT) / v_LNS over all draws and blocks.
+    earliest : Counterexample or None
+        The draw violated after the fewest blocks.
+    """
+
+    dropped: str | None
+    n_draws: int
+    n_violations: int
+    smallest_margin: float
+    earliest: Counterexample | None
+
+
+def search_counterexamples(
+    dropped: str | None = None, *, n_draws: int = 2000, deepest: int = 128, seed: int = 0
+) -> SearchResult:
+    """Draw stacks at random, run the variance recursion for both norms and look for a violation.
+
+    Drawn: the depth L up to `deepest`, a up to 1/sqrt(L), kappa, the mean, starts, gains and alignments per block, and
+    sublayers whose increment is g m^p, p from 1 (linear) to 2 (SwiGLU at small amplitude).
+
+    Parameters
+    ----------
+    dropped : str, optional
+        One of `DROPPABLE`; None keeps every assumption, and then theory says that nothing is found.
+    """
+    if dropped is not None and dropped not in DROPPABLE:
+        raise OptionError(f"assumption {dropped!r} is unknown; use one of {', '.join(DROPPABLE)}")
+    if n_draws < 1 or deepest < 2:
+        raise OptionError(f"n_draws is {n_draws} and deepest {deepest}; they must be at least 1 and 2")
+    rng = np.random.default_rng(seed)
+    blocks = np.arange(1, deepest + 1)
+    settings = _draw_moment(dropped, rng, n_draws, deepest) | _draw_updates(dropped, rng, (n_draws, deepest))
+    power = rng.uniform(1, 2, (n_draws, 1))
+    increments = np.stack(
+        [
+            settings["gain_bhyt"] * settings["moment"][:, None] ** power,
+            settings["gain_lns"] * (1 / blocks) ** power,
+        ]
+    )
+    start = np.stack([settings["start_bhyt"], settings["start_lns"]])
+    alignment = np.stack([settings["alignment_bhyt"], settings["alignment_lns"]])
+    bhyt, lns = variance_path(increments, start, alignment)[..., 1:]
+    margin = np.where(blocks <= settings["depth"][:, None], (lns - bhyt) / lns, np.inf)
+    return _summary(dropped, settings, margin)
+
+
+def _draw_moment(dropped: str | None, rng: np.random.Generator, n: int, deepest: int) -> dict[str, FloatArray]:
+    """Draw depth, a, kappa, the mean t, q and BHyT's second moment under them."""
+    depth = np.floor(np.exp(rng.uniform(np.log(2), np.log(deepest + 1), n)))
+    share = 10 ** rng.uniform(-1, 0, n)
+    share[::4] = 1.0  # a quarter of the draws at equality, a = 1/sqrt(L)
+    ratio = (rng.uniform(1, 8, n) if dropped == "condition" else share) / np.sqrt(depth)
+    kappa, mean = 10 ** rng.uniform(0, 1.5, n), rng.uniform(0, 3, n)
+    q = rng.uniform(1, 100, n) if dropped == "second-site" else np.ones(n)
+    # exact: tanh(a x / rms x) on a token with mean t s; ideal: tanh(lambda x / (kappa s + abs(mu))), lambda = a kappa
+    slope = ratio * kappa / (kappa + mean) if dropped == "mean" else ratio * np.sqrt(q / (1 + mean**2))
+    moment = tanh_second_moment(slope, mean)
+    return {"depth": depth, "ratio": ratio, "kappa": kappa, "mean": mean, "q": q, "moment": moment}
+
+
+def _draw_updates(dropped: str | None, rng: np.random.Generator, shape: tuple[int, int]) -> dict[str, FloatArray]:
+    """Draw starts, gains and alignments of both streams; half the draws make BHyT's equal to LNS's."""
+    column, equal = (shape[0], 1), rng.random((shape[0], 1)) < 0.5
+    start_lns, gain_lns = 10 ** rng.uniform(-1, 1, column), 10 ** rng.uniform(-1, 1, shape)
+    alignment_lns = rng.uniform(0, 1, column) * rng.uniform(0, 1, shape)
+    start_bhyt = start_lns * np.where(equal, 1, rng.uniform(0.2, 1, column))
+    gain_bhyt = gain_lns * np.where(equal, 1, rng.uniform(0.2, 1, shape))
+    alignment_bhyt = alignment_lns - np.where(equal, 0, rng.uniform(0, 0.5, shape))
+    if dropped == "start":
+        start_bhyt = start_lns * rng.uniform(1, 3, column)
+    elif dropped == "gain":
+        gain_bhyt = gain_lns * rng.uniform(1, 20, column)
+    elif dropped == "alignment-sign":
+        alignment_lns = alignment_bhyt = -rng.uniform(0, 0.5, column) * np.ones(shape)
+    elif dropped == "alignment-order":
+        alignment_bhyt = alignment_lns + (1 - alignment_lns) * rng.uniform(0, 1, column)
+    return {
+        "start_bhyt": start_bhyt[:, 0],
+        "start_lns": start_lns[:, 0],
+        "gain_bhyt": gain_bhyt,
+        "gain_lns": gain_lns,
+        "alignment_bhyt": alignment_bhyt,
+        "alignment_lns": alignment_lns,
+    }
+
+
+def _summary(dropped: str | None, settings: dict[str, FloatArray], margin: FloatArray) -> SearchResult:
+    violated = margin <= 0
+    earliest = None
+    if violated.any():
+        layers = np.where(violated.any(axis=1), np.argmax(violated, axis=1), margin.shape[1])
+        at = int(np.argmin(layers))
+        layer = int(layers[at])
+        numbers = {name: float(np.mean(values[at])) for name, values in settings.items()}
+        earliest = Counterexample(layer + 1, float(-margin[at, layer]), numbers)
+    return SearchResult(dropped, len(margin), int(violated.any(axis=1).sum()), float(margin.min()), earliest)

@@ -1,4 +1,4 @@
-"""The normalisations under comparison: what they do to a token and the second moment they put out."""
+"""The normalisations under comparison: what they do to a token, their second moments, and what kappa covers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scalefit.errors import OptionError
 from scalefit.theory.moments import ideal_second_moment, tanh_second_moment
 
-__all__ = ["NORM_NAMES", "Norm", "validate_depth"]
+__all__ = ["NORM_NAMES", "Norm", "coverage_of_kappa", "kappa_of_coverage", "validate_depth"]
 
 FloatArray = NDArray[np.float64]
 
@@ -126,3 +126,17 @@ def validate_depth(depth: int) -> None:
     """Raise `OptionError` unless depth is at least one block."""
     if depth < 1:
         raise OptionError(f"depth is {depth} and must be at least 1 block")
+
+
+def kappa_of_coverage(p: float) -> float:
+    """Return kappa = 1/sqrt(1 - p), for which P(abs(X - mu) < kappa s) >= p under any law; p = .99 gives 10."""
+    if not 0 <= p < 1:
+        raise OptionError(f"the probability p is {p} and must lie in [0, 1), such as 0.99")
+    return 1 / math.sqrt(1 - p)
+
+
+def coverage_of_kappa(kappa: float) -> float:
+    """Return p = 1 - 1/kappa^2, the inverse of `kappa_of_coverage`; 0 below kappa = 1, where nothing is promised."""
+    if not (math.isfinite(kappa) and kappa > 0):
+        raise OptionError(f"kappa is {kappa} and must be a positive finite number, such as 10")
+    return max(0.0, 1 - 1 / kappa**2)

@@ -20,9 +20,8 @@ __all__ = [
     "EQUALITY_Z",
     "MIN_SEEDS",
     "Assumption",
-    "CheckResult",
     "Judgement",
-    "Verdict",
+    "Outcome",
     "judge_above",
     "judge_equality",
     "judge_every_sample",
@@ -47,7 +46,7 @@ FALSE_ALARM = 1e-4
 """Chance alpha that noise alone decides one sampled comparison, over all its layers together."""
 
 
-class Verdict(StrEnum):
+class Outcome(StrEnum):
     """Outcome of a check; a claim is never called true because the simulation was too noisy to refute it."""
 
     HOLDS = "HOLDS"
@@ -80,7 +79,7 @@ class Judgement:
 
     Attributes
     ----------
-    verdict : Verdict
+    verdict : Outcome
     predicted, estimated : float
         The claimed and the found number; for margins, the claimed limit and the found value at the layer of least
         evidence.
@@ -92,7 +91,7 @@ class Judgement:
         Independent seeds; 0 for exact arithmetic.
     """
 
-    verdict: Verdict
+    verdict: Outcome
     predicted: float
     estimated: float
     standard_error: float = 0.0
@@ -100,54 +99,18 @@ class Judgement:
     n_samples: int = 0
 
 
-@dataclass(frozen=True)
-class CheckResult:
-    """One claim of one check, judged, with the assumptions under which it was judged."""
-
-    check: str
-    claim: str
-    judgement: Judgement
-    assumptions: tuple[Assumption, ...] = ()
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict of the judgement."""
-        return self.judgement.verdict
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON-ready form; numbers that do not exist are null."""
-        found = self.judgement
-        return {
-            "check": self.check,
-            "claim": self.claim,
-            "verdict": str(found.verdict),
-            "predicted": _finite(found.predicted),
-            "estimated": _finite(found.estimated),
-            "standard_error": _finite(found.standard_error),
-            "layer": found.layer,
-            "n_samples": found.n_samples,
-            "assumptions": [
-                {"name": a.name, "text": a.text, "holds": a.holds, "layer": a.layer} for a in self.assumptions
-            ],
-        }
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def worst(verdicts: list[Verdict]) -> Verdict:
+def worst(verdicts: list[Outcome]) -> Outcome:
     """Return VIOLATED if any is, else INCONCLUSIVE if any is, else HOLDS."""
-    for verdict in (Verdict.VIOLATED, Verdict.INCONCLUSIVE):
+    for verdict in (Outcome.VIOLATED, Outcome.INCONCLUSIVE):
         if verdict in verdicts:
             return verdict
-    return Verdict.HOLDS
+    return Outcome.HOLDS
 
 
 def judge_equality(predicted: float, estimated: float, *, rtol: float) -> Judgement:
     """Judge two deterministic numbers: HOLDS if abs(estimated - predicted) <= rtol abs(predicted)."""
     same = abs(estimated - predicted) <= rtol * abs(predicted)
-    return Judgement(Verdict.HOLDS if same else Verdict.VIOLATED, float(predicted), float(estimated))
+    return Judgement(Outcome.HOLDS if same else Outcome.VIOLATED, float(predicted), float(estimated))
 
 
 def judge_margin(limits: ArrayLike, values: ArrayLike, layers: ArrayLike) -> Judgement:
@@ -163,7 +126,7 @@ def judge_margin(limits: ArrayLike, values: ArrayLike, layers: ArrayLike) -> Jud
     broken = ~(margin > 0)
     at = int(np.argmax(broken)) if broken.any() else int(np.argmin(margin))
     layer = int(np.atleast_1d(layers)[at]) if broken.any() else None
-    verdict = Verdict.VIOLATED if broken.any() else Verdict.HOLDS
+    verdict = Outcome.VIOLATED if broken.any() else Outcome.HOLDS
     return Judgement(verdict, float(np.atleast_1d(limit)[at]), float(np.atleast_1d(value)[at]), layer=layer)
 
 
@@ -195,19 +158,19 @@ def judge_sampled_margin(limits: ArrayLike, values: ArrayLike, layers: ArrayLike
     margin = limit - value
     mean, error = margin.mean(axis=0), standard_error(margin)
     if n_seeds < MIN_SEEDS:
-        verdict, at = Verdict.INCONCLUSIVE, 0
+        verdict, at = Outcome.INCONCLUSIVE, 0
     else:
         z = simultaneous_z(n_seeds, n_layers)
         # a margin of exactly zero without noise is no strict inequality: violated, not undecided
         violated = (mean < -z * error) | ((error == 0) & (mean <= 0))
         undecided = ~violated & ~(mean > z * error)
         if violated.any():
-            verdict, at = Verdict.VIOLATED, int(np.argmax(violated))
+            verdict, at = Outcome.VIOLATED, int(np.argmax(violated))
         elif undecided.any():
-            verdict, at = Verdict.INCONCLUSIVE, int(np.argmax(undecided))
+            verdict, at = Outcome.INCONCLUSIVE, int(np.argmax(undecided))
         else:
-            verdict, at = Verdict.HOLDS, int(np.argmin(mean))
-    layer = None if verdict is Verdict.HOLDS else int(np.asarray(layers)[at])
+            verdict, at = Outcome.HOLDS, int(np.argmin(mean))
+    layer = None if verdict is Outcome.HOLDS else int(np.asarray(layers)[at])
     found = (float(limit[:, at].mean()), float(value[:, at].mean()), float(error[at]))
     return Judgement(verdict, *found, layer=layer, n_samples=n_seeds)
 
@@ -227,9 +190,9 @@ def judge_every_sample(limit: float, largest: ArrayLike) -> Judgement:
     """
     value = np.asarray(largest, float)
     if not (value < limit).all():
-        verdict = Verdict.VIOLATED
+        verdict = Outcome.VIOLATED
     else:
-        verdict = Verdict.HOLDS if value.size >= MIN_SEEDS else Verdict.INCONCLUSIVE
+        verdict = Outcome.HOLDS if value.size >= MIN_SEEDS else Outcome.INCONCLUSIVE
     return Judgement(verdict, float(limit), float(value.max()), float("nan"), n_samples=value.size)
 
 
@@ -248,12 +211,12 @@ def judge_sampled_equality(predicted: float, values: ArrayLike, *, largest_error
     mean, n_seeds = float(value.mean()), value.size
     distance = abs(mean - predicted)
     if n_seeds < MIN_SEEDS:
-        verdict = Verdict.INCONCLUSIVE
+        verdict = Outcome.INCONCLUSIVE
     elif distance > max(EQUALITY_Z, simultaneous_z(n_seeds, 1)) * error:
-        verdict = Verdict.VIOLATED
+        verdict = Outcome.VIOLATED
     else:
         agrees = distance <= EQUALITY_Z * error and error <= largest_error
-        verdict = Verdict.HOLDS if agrees else Verdict.INCONCLUSIVE
+        verdict = Outcome.HOLDS if agrees else Outcome.INCONCLUSIVE
     return Judgement(verdict, float(predicted), mean, error, n_samples=n_seeds)
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from scalefit.theory import CHECKS, Sampling, Verdict
+from scalefit.theory import CHECKS, Outcome, Sampling
 
 
 @pytest.mark.slow
 def test_every_claim_holds():
     results = [result for check in CHECKS.values() for result in check.run(Sampling(seed=20_261_129))]
     assert len(results) > 150
-    assert [(r.check, r.claim) for r in results if r.verdict is not Verdict.HOLDS] == []
+    assert [(r.check, r.claim) for r in results if r.verdict is not Outcome.HOLDS] == []
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from scalefit.cli.app import app
 from scalefit.errors import OptionError
-from scalefit.theory import CHECKS, BoundSetting, Sampling, TheoremCheck, Verdict, check_bhyt_bound, find_check
+from scalefit.theory import CHECKS, BoundSetting, Outcome, Sampling, TheoremCheck, check_bhyt_bound, find_check
 from scalefit.theory.checks.registry import Finding
 from scalefit.theory.verdict import judge_margin
 
@@ -109,14 +109,14 @@ QUICK = [name for name in CHECKS if name not in {"stack-simulation", "attention-
 def test_check_holds(name):
     results = find_check(name).run(Sampling(seed=2))
     assert results
-    assert [r.claim for r in results if r.verdict is not Verdict.HOLDS] == []
+    assert [r.claim for r in results if r.verdict is not Outcome.HOLDS] == []
 
 
 def test_simulations_are_inconclusive_from_few_seeds():
     few = Sampling(n_seeds=3)
     names = ("input-laws", "token-bound", "jacobian", "heavy-tails", "transformer-blocks", "swiglu-simulation")
     for name in names:
-        assert {r.verdict for r in find_check(name).run(few)} == {Verdict.INCONCLUSIVE}
+        assert {r.verdict for r in find_check(name).run(few)} == {Outcome.INCONCLUSIVE}
 
 
 def test_unknown_check_and_bad_setting():
@@ -129,13 +129,13 @@ def test_unknown_check_and_bad_setting():
 def test_a_false_claim_of_ones_own_is_reported():
     check = TheoremCheck("false", "2 < 1", lambda _: iter([Finding("2 < 1", judge_margin(1, 2, [4]))]))
     (result,) = check.run()
-    assert (result.check, result.verdict, result.judgement.layer) == ("false", Verdict.VIOLATED, 4)
+    assert (result.check, result.verdict, result.judgement.layer) == ("false", Outcome.VIOLATED, 4)
 
 
 def test_ideal_form_with_a_mean_is_violated_inside_the_condition():
     setting = BoundSetting(norm="bhyt-ideal", lam=1.25, kappa=10, depth=64, mean=3.0)
     results = check_bhyt_bound(setting).run(Sampling(n_seeds=8))
-    assert results[0].verdict is Verdict.VIOLATED
+    assert results[0].verdict is Outcome.VIOLATED
     assert results[0].assumptions[0].holds
     broken = {each.name: each.layer for each in results[0].assumptions if each.holds is False}
     assert broken == {"output": 1}

@@ -11,7 +11,7 @@ from scalefit.theory import (
     BlockStatistics,
     Criterion,
     Norm,
-    Verdict,
+    Outcome,
     check_measured,
     closed_form,
     compare,
@@ -77,7 +77,7 @@ def test_equality_case_is_strict(depth):
     norm = Norm("bhyt-exact", lam=1, kappa=depth**0.5)
     comparison = compare(norm_path(norm, depth), norm_path(LNS, depth), ratio=norm.ratio)
     assert comparison.condition
-    assert comparison.increments.verdict is comparison.variances.verdict is Verdict.HOLDS
+    assert comparison.increments.verdict is comparison.variances.verdict is Outcome.HOLDS
 
 
 def test_condition_forgives_rounding():
@@ -106,7 +106,7 @@ def test_public_settings():
     lns = norm_path(LNS, 28)
     broken = lns.block[two.second_moment > lns.second_moment]
     assert list(broken) == [27, 28]
-    assert compare(two, lns, ratio=0.2).variances.verdict is Verdict.HOLDS
+    assert compare(two, lns, ratio=0.2).variances.verdict is Outcome.HOLDS
     assert compare(three, lns, ratio=0.3).increments.layer == 13
     assert condition_holds(0.2, 16)
 
@@ -164,7 +164,7 @@ SITES = np.repeat(np.arange(1, 9), 2)
 def test_measured_arrays_of_a_model_that_obeys():
     comparison = check_measured(measured(np.full(16, 0.0098)), measured(1 / SITES), ratio=0.1)
     assert comparison.depth == 8
-    assert comparison.verdict is Verdict.HOLDS
+    assert comparison.verdict is Outcome.HOLDS
     assert comparison.condition
     assert comparison.assumptions_hold
     assert comparison.variance_margins.shape == (16,)
@@ -196,7 +196,7 @@ def test_output_is_judged_relative_to_its_bound():
 def test_violation_names_block_and_condition_its_first():
     bhyt = measured(np.full(16, 0.3))
     comparison = check_measured(bhyt, measured(1 / SITES), ratio=0.56)
-    assert comparison.increments.verdict is Verdict.VIOLATED
+    assert comparison.increments.verdict is Outcome.VIOLATED
     assert comparison.increments.layer == 4
     assert comparison.assumptions[0].layer == 4  # .56^2 = .3136: 1/3 obeys, 1/4 does not
 
@@ -252,7 +252,7 @@ def test_sampled_assumptions_are_judged_beyond_their_noise():
         ),
         ratio=0.1,
     )
-    assert few.verdict is Verdict.INCONCLUSIVE
+    assert few.verdict is Outcome.INCONCLUSIVE
     assert {a.holds for a in few.assumptions[1:]} == {None}
 
 

@@ -24,7 +24,7 @@ from scalefit.theory import (
 )
 from scalefit.theory.simulate import draw_tokens, seed_generators
 from scalefit.theory.simulate_blocks import causal_attention, swiglu
-from scalefit.theory.verdict import Verdict, standard_error
+from scalefit.theory.verdict import Outcome, standard_error
 
 NORMS = [Norm(name) for name in ("lns", "bhyt-exact", "control", "peri")]
 SMALL = StackSetting(6, width=24, tokens=8)
@@ -107,7 +107,7 @@ def test_transformer_blocks_obey_the_bound_with_two_sites_a_block():
     streams = simulate_blocks([Norm("lns"), Norm("bhyt")], setting, n_seeds=16)
     comparison = compare(streams["bhyt"], streams["lns"], ratio=0.1)
     assert list(streams["bhyt"].block) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
-    assert comparison.variances.verdict is comparison.increments.verdict is Verdict.HOLDS
+    assert comparison.variances.verdict is comparison.increments.verdict is Outcome.HOLDS
     assert [a.name for a in comparison.assumptions][-1] == "second-site"
     np.testing.assert_array_equal(streams["bhyt"].variance_ratio[:, ::2], 1.0)
     assert (streams["bhyt"].variance_ratio[:, 1::2] != 1.0).all()

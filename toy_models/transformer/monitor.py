@@ -29,7 +29,7 @@ class ResidualStatistics:
 
     A site is a norm, its sublayer and the update that is added. Means run over tokens; x is the state
     before, f the update, u the norm's output; products and squares are averaged over features. The names
-    are those of ``scalefit.theory.blocks.BlockStatistics``, whose checks take `as_dict`.
+    are those of ``scalefit.theory.streams.BlockStatistics``, whose checks take `as_dict`.
 
     Attributes
     ----------

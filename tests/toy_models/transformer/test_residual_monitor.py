@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from scalefit.theory.blocks import BlockStatistics
 from scalefit.theory.bounds import check_measured
+from scalefit.theory.streams import BlockStatistics
 from toy_models.transformer import NORMS, ModelConfig, NormConfig, Transformer
 from toy_models.transformer.monitor import ResidualMonitor, ResidualStatistics
 

@@ -1,32 +1,42 @@
-"""Checks of what a norm does to one token: second moments, Jacobian, coverage, gain."""
+"""Checks of one site: what a norm does to a token, and what attention adds to the stream."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
-from scipy.optimize import brentq
+from numpy.typing import NDArray
+from scipy import differentiate
+from scipy.optimize.elementwise import find_root
 
-from scalefit.theory.chebyshev import coverage_of_kappa, kappa_of_coverage
 from scalefit.theory.checks.registry import Finding, Sampling, theorem_check
-from scalefit.theory.inputs import INPUT_LAWS, three_point_law
 from scalefit.theory.moments import (
+    attention_factor,
     ideal_break_even,
     ideal_moment_bound,
     ideal_second_moment,
+    participation,
     tanh_second_moment,
+    uniform_weights,
+    value_output_product,
 )
-from scalefit.theory.norms import Norm
-from scalefit.theory.simulate import seed_generators
+from scalefit.theory.norms import Norm, coverage_of_kappa, kappa_of_coverage
+from scalefit.theory.simulate import INPUT_LAWS, seed_generators, three_point_law
+from scalefit.theory.simulate_blocks import BlockSetting, measured_over_published, second_site_ratios
+from scalefit.theory.streams import harmonic
 from scalefit.theory.verdict import (
     judge_above,
     judge_equality,
     judge_every_sample,
     judge_margin,
+    judge_sampled_above,
     judge_sampled_equality,
 )
 
-__all__ = ["CHECKS"]
+__all__: list[str] = []
+
+FloatArray = NDArray[np.float64]
 
 
 @theorem_check("moments", "m(a) = E tanh^2(aZ) is a^2 - 2a^4 + ..., by two independent quadratures")
@@ -69,17 +79,15 @@ def token_bound(sampling: Sampling) -> Iterator[Finding]:
 )
 def ideal_form_mean(_: Sampling) -> Iterator[Finding]:
     for kappa in (2.0, 10.0):
-        root = brentq(lambda t, k=kappa: float(ideal_moment_bound(1, k, t)) - k**-2, 1e-3, 10 * kappa, xtol=1e-13)
+        root = _crossing(partial(ideal_moment_bound, 1, kappa), kappa**-2, 10 * kappa)
         found = judge_equality(ideal_break_even(kappa), root, rtol=1e-9)
         yield Finding(f"kappa {kappa:g}: its bound crosses a^2 at t = {found.predicted:.4g}", found)
-    lam = 0.01
-    root = brentq(lambda t: float(ideal_second_moment(lam, 10, t)) - (lam / 10) ** 2, 0.05, 5.0, xtol=1e-13)
-    found = judge_equality(ideal_break_even(10), root, rtol=1e-3)
+    early, late = (_crossing(partial(ideal_second_moment, lam, 10), (lam / 10) ** 2, 5.0) for lam in (0.01, 1.0))
+    found = judge_equality(ideal_break_even(10), early, rtol=1e-3)
     yield Finding("kappa 10, lambda 0.01: the second moment itself crosses a^2 there", found)
     # at lambda = 1 the curvature of tanh delays it
-    later = brentq(lambda t: float(ideal_second_moment(1, 10, t)) - 0.1**2, 0.05, 5.0)
-    found = judge_above(ideal_break_even(10), later, [1])
-    yield Finding(f"kappa 10, lambda 1: it crosses a^2 later, at t = {later:.3f}", found)
+    found = judge_above(ideal_break_even(10), late, [1])
+    yield Finding(f"kappa 10, lambda 1: it crosses a^2 later, at t = {late:.3f}", found)
     for mean in (0.5, 10.0):
         found = judge_above(0.1**2, ideal_second_moment(1, 10, mean), [1])
         yield Finding(f"kappa 10, lambda 1: second moment > a^2 at t = {mean:g}", found)
@@ -88,24 +96,24 @@ def ideal_form_mean(_: Sampling) -> Iterator[Finding]:
     yield Finding("kappa 1: no mean exceeds a^2", found)
 
 
+def _crossing(moment: Callable[[FloatArray], FloatArray], level: float, last: float) -> float:
+    """Return the mean t at which a second moment crosses a level; it starts below at t = 0.05."""
+    return float(find_root(lambda t: moment(t) - level, (0.05, last)).x)
+
+
 @theorem_check("jacobian", "the Jacobian of BHyT has norm at most a times RMSNorm's bound 1/rms(x)")
 def jacobian(sampling: Sampling) -> Iterator[Finding]:
     a, d = 0.2, 48
-    for law in (INPUT_LAWS[name] for name in ("normal", "cauchy")):
-        rngs = seed_generators(sampling.seed, sampling.count(64))
-        norms = np.array([_jacobian_norm(law.sample(rng, (d,)), a) for rng in rngs])
-        found = judge_every_sample(a * (1 + 1e-9), norms)  # central differences are exact to about 1e-10
-        yield Finding(f"{law.name} tokens, a = {a:g}: norm times rms(x) <= a in {norms.size} tokens", found)
-
-
-def _jacobian_norm(x: np.ndarray, a: float) -> float:
-    """Return rms(x) times the spectral norm of d tanh(a x / rms x) / dx, by central differences."""
     norm = Norm("bhyt-exact", lam=a, kappa=1)
-    rms = np.sqrt(np.mean(x**2))
-    step = 1e-5 * rms
-    shifted = x + step * np.concatenate([np.eye(x.size), -np.eye(x.size)])
-    plus, minus = np.split(norm.apply(shifted, 1), 2)
-    return float(rms * np.linalg.norm((plus - minus) / (2 * step), 2))
+    for law in (INPUT_LAWS[name] for name in ("normal", "cauchy")):
+        sizes = []
+        for rng in seed_generators(sampling.seed, sampling.count(64)):
+            # at x / rms(x) the Jacobian is rms(x) times that at x: tanh(a x / rms x) knows no scale
+            x = law.sample(rng, (d,))
+            found = differentiate.jacobian(lambda u: norm.apply(u.T, 1).T, x / np.sqrt(np.mean(x**2)))
+            sizes.append(np.linalg.norm(found.df, 2))
+        judged = judge_every_sample(a * (1 + 1e-9), np.array(sizes))  # differences are exact to about 1e-10
+        yield Finding(f"{law.name} tokens, a = {a:g}: norm times rms(x) <= a in {len(sizes)} tokens", judged)
 
 
 @theorem_check("chebyshev", "kappa = 1/sqrt(1-p) covers the share p of any law, exactly p for the three-point law")
@@ -132,4 +140,42 @@ def gain_folding(sampling: Sampling) -> Iterator[Finding]:
     yield Finding("largest relative difference below 1e-12", judge_margin(1e-12, difference, [1]))
 
 
-CHECKS = (moments, input_laws, token_bound, ideal_form_mean, jacobian, chebyshev, gain_folding)
+@theorem_check("attention-variance", "attention adds m |W_V W_O|^2 / d times r + (1 - r) P: 1/T, H_T/T, or correlated")
+def attention_variance(sampling: Sampling) -> Iterator[Finding]:
+    cases = [(256, False, 0.0), (16, True, 0.0), (64, True, 0.0), (256, True, 0.0), (64, False, 0.1), (64, True, 0.3)]
+    for tokens, causal, r in cases:
+        predicted = tokens * float(attention_factor(participation(uniform_weights(tokens, causal=causal)), r))
+        n_seeds = sampling.count(256)
+        found = measured_over_published(tokens, causal=causal, correlation=r, n_seeds=n_seeds, seed=sampling.seed)
+        mask = "causal" if causal else "bidirectional"
+        claim = f"{mask}, T = {tokens}, r = {r:g}: measured over published = {predicted:.4g}"
+        yield Finding(claim, judge_sampled_equality(predicted, found, largest_error=0.015 * predicted))
+
+
+@theorem_check("causal-participation", "uniform causal attention has P = H_T / T")
+def causal_participation(_: Sampling) -> Iterator[Finding]:
+    for tokens in (1, 16, 256):
+        P = float(participation(uniform_weights(tokens, causal=True)))
+        yield Finding(f"T = {tokens}", judge_equality(float(harmonic(tokens)) / tokens, P, rtol=1e-12))
+
+
+@theorem_check("grouped-queries", "key-value heads are expanded before W_V W_O: equal to a loop over query heads")
+def grouped_queries(sampling: Sampling) -> Iterator[Finding]:
+    rng = seed_generators(sampling.seed, 1)[0]
+    for heads, kv_heads, head in ((4, 4, 8), (8, 2, 4), (6, 1, 4)):
+        value, output = rng.standard_normal((32, kv_heads * head)), rng.standard_normal((heads * head, 32))
+        loop = np.zeros((32, 32))
+        for h in range(heads):
+            shared = h // (heads // kv_heads)
+            loop += value[:, shared * head : (shared + 1) * head] @ output[h * head : (h + 1) * head]
+        expanded = float(np.sum(value_output_product(value, output, heads) ** 2))
+        yield Finding(f"{heads} heads on {kv_heads}", judge_equality(float(np.sum(loop**2)), expanded, rtol=1e-12))
+
+
+@theorem_check("second-site-ratio", "under a causal mask the second site's true variance exceeds the approximated one")
+def second_site_ratio(sampling: Sampling) -> Iterator[Finding]:
+    for start, what in ((1.0, "unit embeddings"), (4e-4, "embeddings of deviation .02")):
+        setting = BlockSetting(1, tokens=64, start=start)
+        q = second_site_ratios(Norm("bhyt", lam=2), setting, n_seeds=sampling.count(64), seed=sampling.seed)
+        found = judge_sampled_above(1.0, q.mean(axis=1, keepdims=True), [1])
+        yield Finding(f"{what}, T = 64: mean q > 1", found)
