@@ -153,7 +153,7 @@ def _findings(folder: str, level: float, allow_unannealed: bool) -> _Findings:
         controls = depth.units_controls(table, allow_unannealed=allow_unannealed)
         return _Findings(table, (), depth.describe_units(controls), depth.units_document(controls), settled=True)
     found = depth.depth_exponents(table, level=level, allow_unannealed=allow_unannealed)
-    settled = all(item.converged is not False for item in depth.longest_horizons(found))
+    settled = all(item.settled for item in depth.longest_horizons(found))
     return _Findings(table, found, depth.describe(found), depth.to_document(found), settled)
 
 
