@@ -91,7 +91,7 @@ def test_other_files_are_refused(content: str | None, message: str, tmp_path: Pa
     assert not is_fit_file(path)
 
 
-@pytest.mark.parametrize(("key", "value"), [("params", None), ("covariance", 3), ("status", "splendid")])
+@pytest.mark.parametrize(("key", "value"), [("params", None), ("certificate", 3), ("status", "splendid")])
 def test_a_damaged_fit_is_one_sentence(chin203_fit: Fit, tmp_path: Path, key: str, value: object) -> None:
     path = tmp_path / "fit.json"
     path.write_text(json.dumps(fit_document(chin203_fit, rows=True) | {key: value}))

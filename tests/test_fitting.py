@@ -11,7 +11,8 @@ from known_tables import T27_LAW, t27_columns
 from scalefit.datasets import load_dataset
 from scalefit.errors import DataError, OptionError
 from scalefit.fitting.derivatives import State
-from scalefit.fitting.fit import Fit, FitStatus, _best, fit
+from scalefit.fitting.fit import Fit, FitStatus, fit
+from scalefit.fitting.search import _best
 from scalefit.fitting.solver import Solution
 from scalefit.identifiability import Verdict
 from scalefit.laws.constraints import Constraints

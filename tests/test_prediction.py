@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,7 +64,9 @@ def test_intervals_hold_their_level():
 def test_draws_give_what_the_formula_gives(chin203_fit):
     points = {"width": [1024, 8192], "depth": [16, 60], "tokens": [1e10, 1e12]}
     # a tenth of the errors, for which the law is linear
-    sharp = replace(chin203_fit, covariance=chin203_fit.covariance / 100)
+    runs = chin203_fit.runs
+    loss = chin203_fit.predict(runs) * np.exp(-0.1 * chin203_fit.residuals)
+    sharp = fit(Runs.from_columns({**{name: runs[name] for name in chin203_fit.law.columns}, "loss": loss}))
     formula = prediction_interval(sharp, points)
     drawn = prediction_interval(sharp, points, normal_draws(sharp, 20_000))
     assert drawn.method == "normal"

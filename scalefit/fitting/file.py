@@ -19,7 +19,6 @@ from scalefit import __version__
 from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.fitting.fit import Certificate, Fit, FitStatus
 from scalefit.fitting.objective import Objective
-from scalefit.identifiability import Verdict
 from scalefit.ingest.table import Dropped, Origin, Places, Selection, Table, frozen
 from scalefit.laws.constraints import Constraints
 from scalefit.laws.law import Law
@@ -149,21 +148,17 @@ def _fit_from(document: Mapping[str, Any]) -> Fit:
     }
     certificate = dict(document["certificate"])
     certificate["condition"] = _or(certificate["condition"], math.inf)
+    law = Law.parse(document["law"])
     return Fit(
-        law=Law.parse(document["law"]),
+        law=law,
         runs=_runs_from(document),
         objective=Objective.parse(document["objective"]["name"]),
         constraints=Constraints(constraints["fixed"], constraints["ties"], bounds),
         weights=document["weights"],
-        params=MappingProxyType({n: _or(v, math.nan) for n, v in document["params"].items()}),
-        standard_errors=MappingProxyType({n: _or(v, math.nan) for n, v in document["se"].items()}),
-        covariance=np.array([[_or(x, math.nan) for x in row] for row in document["covariance"]]),
-        limits=MappingProxyType(document["limits"]),
-        verdicts=MappingProxyType({n: Verdict(v) for n, v in document["verdicts"].items()}),
+        params=MappingProxyType({name: float(document["params"][name]) for name in law.parameter_names}),
         objective_value=document["objective"]["value"],
-        status=FitStatus(document["status"]),
+        converged=FitStatus(document["status"]) is not FitStatus.FAILED,
         certificate=Certificate(**certificate),
-        warnings=tuple(_warning_from(w) for w in document["warnings"]),
         n_starts=document["n_starts"],
         seed=document["seed"],
     )

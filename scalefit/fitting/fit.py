@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.errors import DataError, FitError, OptionError, ScalefitWarning
-from scalefit.fitting.centred import centre
-from scalefit.fitting.derivatives import predict
-from scalefit.fitting.estimates import Estimates, estimate
+from scalefit.errors import DataError, OptionError, ScalefitWarning
+from scalefit.fitting.centred import CentredLaw, centre
+from scalefit.fitting.covariance import Optimum, t_interval
+from scalefit.fitting.judge import judge, remarks
 from scalefit.fitting.objective import Objective
-from scalefit.fitting.problem import Problem
-from scalefit.fitting.solver import Solution, solve
-from scalefit.fitting.starts import check_seed, draw_starts
-from scalefit.identifiability import Verdict
-from scalefit.identifiability.repetitions import exact_duplicates
-from scalefit.identifiability.warn import duplicate_warnings
+from scalefit.fitting.search import search
+from scalefit.fitting.starts import check_seed
+from scalefit.identifiability import Identification, Verdict
 from scalefit.laws.constraints import Constraints
 from scalefit.laws.law import DEFAULT_LAW, Law
 from scalefit.runs import Runs
@@ -29,20 +28,7 @@ __all__ = ["Certificate", "Fit", "FitStatus", "fit"]
 
 Array = NDArray[np.float64]
 
-ROWS_FOR_STARTS = 4096
-"""Larger tables are searched on a random sample of so many rows; the best point is polished on all of them."""
-
-DUPLICATES_UP_TO = 20_000
-"""Rows among which a fit looks for repeated ones, for the cost; `inspect_runs` looks among any number."""
-
 MOST_STARTS = 100_000
-
-SAME_PREDICTION = 1e-7
-"""Starts agree when all their predictions of ln loss do to this."""
-
-_START_TOLERANCE = 1e-10
-
-_SAME_VALUE = 1e-6
 
 
 class FitStatus(StrEnum):
@@ -96,6 +82,8 @@ class Certificate:
 class Fit:
     """A fitted law with everything needed to judge it or to fit it again.
 
+    What follows from the optimum is computed when it is first asked for.
+
     Attributes
     ----------
     law, objective, constraints : Law, Objective, Constraints
@@ -106,19 +94,11 @@ class Fit:
         Column of row weights.
     params : mapping of str to float
         Estimates in plain units, in the order of `law.parameter_names`.
-    standard_errors : mapping of str to float
-        Gauss-Newton standard errors; of ln c for a coefficient, nan for a fixed parameter and one at its bound.
-    covariance : (n_parameters, n_parameters) float array
-        Of ln c, alpha and L0, in the same order.
-    limits : mapping of str to float
-        One-sided 95 % limit of each parameter that ended at a bound.
-    verdicts : mapping of str to Verdict
-        What the data say of each estimated parameter.
     objective_value : float
         Mean penalty over rows.
-    status : FitStatus
+    converged : bool
+        Whether an optimum was reached.
     certificate : Certificate
-    warnings : tuple of ScalefitWarning
     n_starts, seed : int
     """
 
@@ -128,16 +108,78 @@ class Fit:
     constraints: Constraints
     weights: str | None
     params: Mapping[str, float]
-    standard_errors: Mapping[str, float]
-    covariance: Array
-    limits: Mapping[str, float]
-    verdicts: Mapping[str, Verdict]
     objective_value: float
-    status: FitStatus
+    converged: bool
     certificate: Certificate
-    warnings: tuple[ScalefitWarning, ...]
     n_starts: int = 32
     seed: int = 0
+
+    @cached_property
+    def optimum(self) -> Optimum:
+        """The fit to second order, from which errors of any quantity follow."""
+        centred = CentredLaw.of(self)
+        return Optimum.of(centred, centred.free(self.params))
+
+    @cached_property
+    def covariance(self) -> Array:
+        """(n_parameters, n_parameters) covariance of ln c, alpha and L0, in the order of `law.parameter_names`."""
+        return self.optimum.reported(self.optimum.gauss_newton)
+
+    @cached_property
+    def standard_errors(self) -> Mapping[str, float]:
+        """Gauss-Newton standard errors; of ln c for a coefficient, nan for what is fixed, at a bound or open."""
+        centred, (null, _) = self.optimum.centred, self.optimum.null
+        with np.errstate(invalid="ignore"):
+            errors = np.sqrt(np.diag(self.covariance)).tolist()
+        found = {}
+        for name, error in zip(self.law.parameter_names, errors, strict=True):
+            j = centred.free_index(name)
+            known = j is not None and self.optimum.inside[j] and j not in null
+            found[name] = error if known else float("nan")
+        return MappingProxyType(found)
+
+    @property
+    def at_bound(self) -> tuple[str, ...]:
+        """Free parameters that ended at a bound, or as coefficients of terms that vanished."""
+        optimum = self.optimum
+        return tuple(n for n, inside in zip(optimum.centred.free_names, optimum.inside, strict=True) if not inside)
+
+    @cached_property
+    def limits(self) -> Mapping[str, float]:
+        """One-sided 95 % limit of each parameter that ended at a bound."""
+        return MappingProxyType(self.optimum.limits(0.95))
+
+    @cached_property
+    def identification(self) -> Identification:
+        """The verdicts and the remarks that explain them."""
+        return judge(self)
+
+    @property
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """What the data say of each estimated parameter."""
+        return self.identification.verdicts
+
+    @cached_property
+    def warnings(self) -> tuple[ScalefitWarning, ...]:
+        """What there is to know before the numbers are used."""
+        return remarks(self)
+
+    @property
+    def status(self) -> FitStatus:
+        """How the fit ended."""
+        if not self.converged:
+            return FitStatus.FAILED
+        if Verdict.NOT_DETERMINED in self.verdicts.values():
+            return FitStatus.NOT_IDENTIFIED
+        return FitStatus.AT_BOUND if self.at_bound else FitStatus.CONVERGED
+
+    def interval(self, name: str, level: float = 0.95) -> tuple[float, float]:
+        """Interval of a parameter in plain units; nan where its error is not known.
+
+        Student's t on n - p degrees of freedom, formed for ln c of a coefficient.
+        """
+        parameter = self.law.parameter(name)
+        return t_interval(parameter, self.params[name], self.standard_errors[name], self.optimum.degrees, level)
 
     def predict(self, points: Any) -> Array:
         """Predict the loss at other points, nats per token.
@@ -225,32 +267,7 @@ def fit(
     check_seed(seed)
     runs = runs.complete([*law.columns, *([weights] if weights else [])])
     centred = centre(law, runs, objective, constraints, runs[weights] if weights else None)
-    _require_rows(runs, len(centred.free_names))
-    best, at_best, start_rows = _search(centred.problem, n_starts, seed)
-    estimates = estimate(centred, best.state, runs)
-    certificate = Certificate(n_starts, at_best, estimates.gradient, estimates.condition, start_rows)
-    status = _status(bool(best.converged[0]), estimates)
-    return Fit(
-        law=law,
-        runs=runs,
-        objective=objective,
-        constraints=constraints,
-        weights=weights,
-        params=estimates.params,
-        standard_errors=estimates.standard_errors,
-        covariance=estimates.covariance,
-        limits=estimates.limits,
-        verdicts=estimates.identification.verdicts,
-        objective_value=float(best.state.value[0]),
-        status=status,
-        certificate=certificate,
-        warnings=(*runs.warnings, *estimates.identification.warnings, *_remarks(runs, certificate, estimates)),
-        n_starts=n_starts,
-        seed=seed,
-    )
-
-
-def _require_rows(runs: Runs, n_free: int) -> None:
+    n_free = len(centred.free_names)
     if n_free == 0:
         raise OptionError("every parameter is fixed, which leaves nothing to fit; free one")
     if len(runs) < n_free + 1:
@@ -258,72 +275,19 @@ def _require_rows(runs: Runs, n_free: int) -> None:
             f"{runs.origin.name}: {n_free} parameters need at least {n_free + 1} rows, {len(runs)} given; "
             "add runs, fix parameters with --fix, or fit a smaller law"
         )
-
-
-def _search(problem: Problem, n_starts: int, seed: int) -> tuple[Solution, int, int]:
-    """Solve from random starts and polish the best; also the starts that agree with it and the rows searched.
-
-    For a robust objective half of the starts first go to the optimum of its squared form, which has no flat regions.
-    """
-    rng = np.random.default_rng(seed)
-    n = problem.logs.shape[1]
-    searched = problem
-    if n > ROWS_FOR_STARTS:
-        searched = problem.subsample(np.sort(rng.choice(n, ROWS_FOR_STARTS, replace=False)))
-    points = draw_starts(searched, n_starts, rng)
-    if problem.objective.delta is not None:
-        squared = replace(searched, objective=Objective(problem.objective.log))
-        half = (n_starts + 1) // 2
-        points[:half] = solve(squared, points[:half], tolerance=_START_TOLERANCE, exact=False).state.free
-    solution = solve(searched, points, tolerance=_START_TOLERANCE, exact=False)
-    points = solution.state.free
-    if not np.isfinite(solution.state.value).any():
-        raise FitError("no start gave a finite objective; check the columns' values and the constraints")
-    best = _best(solution)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        log_losses = np.log(predict(searched, points))
-        agree = np.abs(log_losses - log_losses[best]).max(axis=1) <= SAME_PREDICTION
-    polished = solve(problem, points[best : best + 1], exact=False)
-    return polished, int(agree.sum()), searched.logs.shape[1]
-
-
-def _best(solution: Solution) -> int:
-    """The start of lowest objective: a solved one, unless one that is not solved got lower than all of them."""
-    value = solution.state.value
-    solved = np.where(solution.converged, value, np.inf)
-    return int(np.argmin(solved if solved.min() <= value.min() * (1 + _SAME_VALUE) else value))
-
-
-def _status(converged: bool, estimates: Estimates) -> FitStatus:
-    if not converged:
-        return FitStatus.FAILED
-    if estimates.identification.having(Verdict.NOT_DETERMINED):
-        return FitStatus.NOT_IDENTIFIED
-    return FitStatus.AT_BOUND if estimates.at_bound else FitStatus.CONVERGED
-
-
-def _remarks(runs: Runs, certificate: Certificate, estimates: Estimates) -> list[ScalefitWarning]:
-    remarks = list(estimates.warnings)
-    if len(runs) <= DUPLICATES_UP_TO:
-        remarks += duplicate_warnings(runs, exact_duplicates(runs))
-    if runs.n_runs < len(runs):
-        remarks.append(
-            ScalefitWarning(
-                "rows-share-runs",
-                f"the {len(runs)} rows belong to {runs.n_runs} runs, and rows of one run share its luck; the standard "
-                "errors take every row for independent.",
-                "They are too narrow for what varies between runs only, such as width and depth.",
-                {"n_rows": len(runs), "n_runs": runs.n_runs},
-            )
-        )
-    if certificate.starts_at_best < certificate.starts:
-        remarks.append(
-            ScalefitWarning(
-                "starts-disagree",
-                f"{certificate.starts_at_best} of {certificate.starts} random starts ended at the best optimum; "
-                "the others ended in worse ones or short of any.",
-                "The best is reported. Where few agree, run again with --starts 256.",
-                {"starts": certificate.starts, "starts_at_best": certificate.starts_at_best},
-            )
-        )
-    return remarks
+    best, at_best, start_rows = search(centred.problem, n_starts, seed)
+    free = best.state.free[0]
+    optimum = Optimum.of(centred, free)
+    return Fit(
+        law=law,
+        runs=runs,
+        objective=objective,
+        constraints=constraints,
+        weights=weights,
+        params=MappingProxyType(centred.params(free)),
+        objective_value=float(best.state.value[0]),
+        converged=bool(best.converged[0]),
+        certificate=Certificate(n_starts, at_best, optimum.gradient, optimum.null[1], start_rows),
+        n_starts=n_starts,
+        seed=seed,
+    )

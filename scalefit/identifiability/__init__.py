@@ -5,7 +5,6 @@ are the design (distinct values of each column, columns that move together), the
 matrix at the optimum, each standard error against the range the parameter could have, and each term against the noise.
 """
 
-from scalefit.identifiability.evidence import Evidence, Identification, Verdict
-from scalefit.identifiability.verdicts import identify, null_parameters
+from scalefit.identifiability.verdicts import Evidence, Identification, Verdict, identify
 
-__all__ = ["Evidence", "Identification", "Verdict", "identify", "null_parameters"]
+__all__ = ["Evidence", "Identification", "Verdict", "identify"]

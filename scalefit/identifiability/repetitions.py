@@ -8,14 +8,59 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.identifiability.columns import Distinct, count_distinct
+from scalefit.errors import ScalefitWarning
 from scalefit.ingest.table import FloatArray, IntArray
 from scalefit.runs import Runs
 
-__all__ = ["Repetitions", "exact_duplicates", "find_repetitions", "hash_rows"]
+__all__ = [
+    "Distinct",
+    "Repetitions",
+    "count_distinct",
+    "duplicate_warnings",
+    "exact_duplicates",
+    "find_repetitions",
+    "hash_rows",
+]
 
 _FEW = 5_000
 """Up to so many rows are compared cell by cell; of more, those whose hashes agree."""
+
+_SAMPLE = 10_000
+
+_NAMED = 3
+"""Duplicates that a warning names."""
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """The values of a column, counted once.
+
+    Attributes
+    ----------
+    levels : int
+        Number of distinct values.
+    shared : float array or None
+        The values that occur more than once, sorted; None where they are many or a cell is missing.
+    """
+
+    levels: int
+    shared: FloatArray | None
+
+
+def count_distinct(values: FloatArray) -> Distinct:
+    """Count the values of a column; missing cells do not count.
+
+    A long column of few levels is counted by hashing, any other by one sort.
+    """
+    known = ~np.isnan(values)
+    is_complete = bool(known.all())
+    finite = values if is_complete else values[known]
+    if len(finite) > _SAMPLE and len(np.unique(finite[:_SAMPLE])) < _SAMPLE // 10:
+        return Distinct(len(np.unique(finite)), None)
+    ordered = np.sort(finite)
+    same = ordered[1:] == ordered[:-1]
+    shared = np.unique(ordered[1:][same]) if is_complete else None
+    return Distinct(len(finite) - int(same.sum()), shared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +83,21 @@ class Repetitions:
     replicated: int
     noise: float | None
     degrees: int
+
+    def warnings(self, runs: Runs) -> list[ScalefitWarning]:
+        """Duplicates and replicates of the table, in words."""
+        found = duplicate_warnings(runs, self.duplicates)
+        if self.noise is not None:
+            found.append(
+                ScalefitWarning(
+                    "replicates",
+                    f"{self.replicated} settings were measured more than once; within them ln loss varies with a "
+                    f"standard deviation of {self.noise:.2g} ({self.degrees} degrees of freedom).",
+                    "A good law leaves residuals of about this size; much larger ones mean that it misses something.",
+                    {"settings": self.replicated, "noise": self.noise, "degrees": self.degrees},
+                )
+            )
+        return found
 
 
 def hash_rows(columns: Sequence[FloatArray]) -> NDArray[np.uint64]:
@@ -107,6 +167,23 @@ def exact_duplicates(runs: Runs, counted: Mapping[str, Distinct] | None = None) 
             later.append(i)
         seen.add(row)
     return np.array(later, dtype=np.int64)
+
+
+def duplicate_warnings(runs: Runs, later: IntArray) -> list[ScalefitWarning]:
+    """Rows that repeat an earlier row in every column, the first few by name."""
+    if not len(later):
+        return []
+    named = ", ".join(runs.row_name(int(i)) for i in later[:_NAMED])
+    more = f" and {len(later) - _NAMED} more" if len(later) > _NAMED else ""
+    rows = "1 row repeats" if len(later) == 1 else f"{len(later)} rows repeat"
+    return [
+        ScalefitWarning(
+            "exact-duplicates",
+            f"{rows} an earlier row in every column: {named}{more}.",
+            "Delete them, for they count one measurement twice; trainings of their own differ in a seed or a run name.",
+            {"rows": len(later), "lines": runs.lines[later[:_NAMED]].tolist()},
+        )
+    ]
 
 
 def _may_repeat(runs: Runs, names: Sequence[str], counted: Mapping[str, Distinct]) -> IntArray:

@@ -2,27 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import ScalefitWarning
-from scalefit.identifiability.design import design_verdicts, planes
-from scalefit.identifiability.evidence import Evidence, Identification, Verdict
-from scalefit.identifiability.remarks import open_and_weak, term_below_noise
-from scalefit.laws.law import Law
-from scalefit.laws.parameter import EXPONENT_BOUNDS
+from scalefit.identifiability.design import correlate, design_verdicts, plane
+from scalefit.identifiability.remarks import bound_remarks, open_and_weak, term_below_noise
+from scalefit.laws.law import Law, power_term
 
-__all__ = ["identify", "null_parameters"]
+__all__ = ["Evidence", "Identification", "Verdict", "identify"]
 
 Array = NDArray[np.float64]
 
-NULL_EIGENVALUE = 1e-12
-"""Eigen-directions of the scaled information matrix below this share of the largest carry rounding errors only."""
-
 Z95 = 1.959964
+
+DESIGN_CODES = ("constant-column", "few-levels", "tied-columns")
+
+
+class Verdict(StrEnum):
+    """What the data say of one parameter."""
+
+    DETERMINED = "determined"
+    WEAK = "weak"
+    NOT_DETERMINED = "not-determined"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a verdict is drawn from.
+
+    Parameters
+    ----------
+    law : Law
+    arguments : mapping of str to (n,) float array
+        Each term's column less its shift.
+    params : mapping of str to float
+        The estimates.
+    free : tuple of str
+        Parameters that were estimated rather than fixed, ties included.
+    standard_errors : mapping of str to float
+        Of ln c, alpha and L0; nan where there is none.
+    covariance : (n_parameters, n_parameters) float array
+        Of ln c, alpha and L0.
+    relative_sizes : mapping of str to float
+        By coefficient name: standard error of the term's size over that size, at the column's geometric mean.
+    null : frozenset of str
+        Parameters with a share in a null direction of the information matrix.
+    at_bound : tuple of str
+        Parameters that ended at a bound.
+    limits : mapping of str to float
+        One-sided limits of those, but for coefficients of terms that vanished.
+    smallest_loss : float
+    noise : float
+        Root mean square of the residuals, nats per token.
+    """
+
+    law: Law
+    arguments: Mapping[str, Array]
+    params: Mapping[str, float]
+    free: tuple[str, ...]
+    standard_errors: Mapping[str, float]
+    covariance: Array
+    relative_sizes: Mapping[str, float]
+    null: frozenset[str]
+    at_bound: tuple[str, ...]
+    limits: Mapping[str, float]
+    smallest_loss: float
+    noise: float
+
+    def correlation(self, first: str, second: str) -> float:
+        """Correlation of two estimates; nan where one has no error."""
+        i, j = map(self.law.parameter_names.index, (first, second))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return float(self.covariance[i, j] / np.sqrt(self.covariance[i, i] * self.covariance[j, j]))
+
+
+@dataclass(frozen=True)
+class Identification:
+    """A verdict for every estimated parameter, and the remarks that explain them."""
+
+    verdicts: Mapping[str, Verdict]
+    warnings: tuple[ScalefitWarning, ...]
 
 
 def identify(evidence: Evidence) -> Identification:
@@ -33,60 +98,45 @@ def identify(evidence: Evidence) -> Identification:
     step, is weak at best. L0, which can lie anywhere between zero and the
     smallest loss, is not determined when its interval is as wide as that range.
     """
-    from_design, remarks = design_verdicts(evidence)
+    law, arguments = evidence.law, evidence.arguments
+    levels = {name: _count_levels(x) for name, x in arguments.items()}
+    explained, remarks = design_verdicts(law, levels, correlate(arguments), evidence.free, evidence.correlation)
     verdicts = {name: _verdict(name, evidence) for name in evidence.free}
-    for name in (*from_design, *evidence.null):
+    for name in (*explained, *evidence.null):
         if name in verdicts:
             verdicts[name] = Verdict.NOT_DETERMINED
-    for term, remark in planes(evidence, explained=set(from_design)):
+    if not explained and (found := plane(law, np.log(np.stack(list(arguments.values()))), evidence.free)):
+        term, remark = found
         remarks.append(remark)
-        for name in evidence.free:
-            if name in (term.coefficient, term.exponent) and verdicts[name] is Verdict.DETERMINED:
+        for name in (term.coefficient, term.exponent):
+            if verdicts.get(name) is Verdict.DETERMINED:
                 verdicts[name] = Verdict.WEAK
-    _share_between_term(evidence.law, verdicts)
-    remarks += _small_terms(verdicts, evidence, explained=set(from_design))
-    remarks += open_and_weak(verdicts, evidence, explained=set(from_design))
+    _share_between_term(law, verdicts)
+    remarks += _small_terms(verdicts, evidence, set(explained))
+    open_names = [n for n, v in verdicts.items() if v is Verdict.NOT_DETERMINED and n not in explained]
+    weak = [n for n, v in verdicts.items() if v is Verdict.WEAK]
+    remarks += open_and_weak(open_names, weak, evidence)
+    remarks += bound_remarks(evidence, {n for w in remarks if w.code in DESIGN_CODES for n in w.numbers["parameters"]})
     return Identification(MappingProxyType(verdicts), tuple(remarks))
 
 
-def null_parameters(jacobian: Array, labels: Sequence[int]) -> tuple[frozenset[int], float]:
-    """Parameters in null directions of the information, and the condition number of the scaled Jacobian.
-
-    Parameters
-    ----------
-    jacobian : (n, P) float array
-        Weighted derivatives of the residuals by the free parameters, in comparable units.
-    labels : sequence of int
-        What to call the P columns.
-
-    Returns
-    -------
-    labels : frozenset of int
-    condition : float
-        Largest over smallest singular value with every column scaled to length one; inf if one vanishes.
-    """
-    information = jacobian.T @ jacobian
-    lengths = np.sqrt(np.diag(information))
-    dead = lengths <= 1e-12 * lengths.max(initial=0.0)
-    scale = np.where(dead, 1.0, lengths)
-    values, vectors = np.linalg.eigh(information / scale / scale[:, None])
-    null = vectors[:, values < NULL_EIGENVALUE * values[-1]] if len(values) else vectors
-    involved = dead | (np.abs(null) > 0.1).any(axis=1)
-    condition = float("inf") if involved.any() else float(np.sqrt(values[-1] / values[0])) if len(values) else 1.0
-    return frozenset(label for label, hit in zip(labels, involved, strict=True) if hit), condition
+def _count_levels(x: Array) -> int:
+    """Distinct values of x, counted to three; one pass over a piece of most tables."""
+    found = np.unique(x[:1000])
+    return len(found) if len(found) >= 3 or len(x) <= 1000 else len(np.unique(x))
 
 
 def _verdict(name: str, evidence: Evidence) -> Verdict:
-    error = evidence.standard_errors[name]
-    if name.startswith("c_"):
-        relative = evidence.relative_sizes[name]
-        return Verdict.NOT_DETERMINED if Z95 * relative >= 1 else Verdict.DETERMINED
+    parameter = evidence.law.parameter(name)
+    error, value, limit = evidence.standard_errors[name], evidence.params[name], evidence.limits.get(name)
+    if parameter.is_coefficient:
+        return Verdict.NOT_DETERMINED if Z95 * evidence.relative_sizes[name] >= 1 else Verdict.DETERMINED
     width = Z95 * error
-    possible = evidence.smallest_loss / 2 if name == "L0" else evidence.params[name]
-    if name in evidence.limits:
-        width, possible = abs(evidence.limits[name] - evidence.params[name]), 2 * possible
-    at_end = name in evidence.limits and name != "L0" and evidence.params[name] in EXPONENT_BOUNDS
-    if not width < possible or (at_end and evidence.limits[name] in EXPONENT_BOUNDS):
+    possible = evidence.smallest_loss / 2 if parameter.is_floor else value
+    if limit is not None:
+        width, possible = abs(limit - value), 2 * possible
+    at_end = limit is not None and parameter.is_exponent and value in parameter.natural_bounds
+    if not width < possible or (at_end and limit in parameter.natural_bounds):
         return Verdict.NOT_DETERMINED
     return Verdict.WEAK if at_end or width > possible / 2 else Verdict.DETERMINED
 
@@ -107,8 +157,8 @@ def _small_terms(verdicts: Mapping[str, Verdict], evidence: Evidence, explained:
         if verdicts.get(term.exponent) is not Verdict.NOT_DETERMINED or term.exponent in explained:
             continue
         x = evidence.arguments[term.column]
-        c, alpha = evidence.params[term.coefficient], evidence.params[term.exponent]
-        change = abs(c * float(x.min()) ** -alpha - c * float(x.max()) ** -alpha)
+        ends = power_term([x.min(), x.max()], evidence.params[term.coefficient], evidence.params[term.exponent])
+        change = abs(float(ends[0] - ends[1]))
         if 0 < change < 2 * evidence.noise and x.min() < x.max():
             remarks.append(term_below_noise(term, change, evidence.noise))
     return remarks

@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from scalefit.errors import ScalefitWarning
-from scalefit.identifiability.inspection import ColumnDesign, Inspection, LawOutlook
+from scalefit.identifiability.design import ColumnDesign
+from scalefit.identifiability.inspection import Inspection, LawOutlook
 from scalefit.report.text import number, remarks, table
 from scalefit.runs import Runs
 

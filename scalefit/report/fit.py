@@ -8,11 +8,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from scalefit.fitting.estimates import NOISE_FREE
+from scalefit.fitting.covariance import NOISE_FREE
 from scalefit.fitting.file import fit_document
 from scalefit.fitting.fit import Fit, FitStatus
 from scalefit.identifiability import Verdict
-from scalefit.identifiability.verdicts import Z95
 from scalefit.report.text import number, remarks, table
 
 __all__ = ["fit_report"]
@@ -83,18 +82,12 @@ def _parameter_cells(fit: Fit, name: str) -> tuple[str, str, str, str]:
         return f"{value:g} (bound)", "-", f"{side} {number(fit.limits[name], 2)}", shown
     if verdict is Verdict.NOT_DETERMINED or math.isnan(error):
         return "-", "-", "-", verdict.value
-    if name.startswith("c_"):
-        low, high = value * math.exp(-Z95 * error), value * math.exp(Z95 * error)
+    interval = _interval(*fit.interval(name))
+    if fit.law.parameter(name).in_logs:
         decimals = 2 if error <= NOISE_FREE else min(8, max(2, math.ceil(-math.log10(error)) + 1))
-        estimate = number(value, _digits(1.0, error))
-        return estimate, f"x/ {math.exp(error):.{decimals}f}", _interval(low, high), verdict.value
+        return number(value, _digits(1.0, error)), f"x/ {math.exp(error):.{decimals}f}", interval, verdict.value
     shown = "0" if error < NOISE_FREE * abs(value) else number(error, 2)
-    return (
-        number(value, _digits(value, error)),
-        shown,
-        _interval(value - Z95 * error, value + Z95 * error),
-        verdict.value,
-    )
+    return number(value, _digits(value, error)), shown, interval, verdict.value
 
 
 def _digits(value: float, error: float) -> int:

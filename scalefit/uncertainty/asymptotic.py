@@ -1,14 +1,7 @@
 """Large-sample covariances of a fit: side by side, since they disagree where the law does not hold.
 
-With the penalties' total F_n = n F, its Hessian A at the optimum, and s_i the derivative of row i's penalty,
-
-    Gauss-Newton       v (J' W J)^-1                                       (right if the law and its noise are)
-    observed           v m A^-1 with the exact Hessian                     (Efron & Hinkley 1978)
-    robust             n / (n - p)  A^-1 [sum_i s_i s_i'] A^-1              (rows of unequal noise, HC1)
-    cluster            G / (G - 1) (n - 1) / (n - p)  A^-1 [sum_g s_g s_g'] A^-1    (rows that share a run or shape)
-
-all of the M-estimator form, with v, m and the second derivatives psi' in A from `scalefit.fitting.m_estimator`.
-Intervals use Student's t with n - p degrees of freedom, and with G - 1 for clusters.
+The theories are those of equation (1) of `scalefit.fitting.covariance`. Intervals use Student's t with n - p degrees
+of freedom, and with G - 1 for clusters.
 """
 
 from __future__ import annotations
@@ -20,14 +13,13 @@ from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from scalefit.errors import OptionError, ScalefitWarning
-from scalefit.fitting.derivatives import evaluate, gauss_newton, jacobian, predict
+from scalefit.fitting.covariance import Optimum, t_interval
+from scalefit.fitting.derivatives import evaluate, gauss_newton
 from scalefit.fitting.fit import Fit
-from scalefit.fitting.m_estimator import Scores, row_scores
-from scalefit.fitting.problem import Problem
 from scalefit.fitting.starts import check_seed
+from scalefit.laws.law import Law
 from scalefit.uncertainty.groups import FEWEST_CLUSTERS, choose_method, group_labels
 from scalefit.uncertainty.refits import Refits, refit
 from scalefit.uncertainty.samples import check_level
@@ -46,8 +38,7 @@ class Asymptotic:
 
     Attributes
     ----------
-    names : tuple of str
-        The law's parameters.
+    law : Law
     estimate : mapping of str to float
         In plain units.
     covariances : mapping of str to (n_names, n_names) float array
@@ -68,7 +59,7 @@ class Asymptotic:
     warnings : tuple of ScalefitWarning
     """
 
-    names: tuple[str, ...]
+    law: Law
     estimate: Mapping[str, float]
     covariances: Mapping[str, Array]
     degrees: Mapping[str, int]
@@ -77,6 +68,11 @@ class Asymptotic:
     hessian_ratio: float
     hessian_p: float
     warnings: tuple[ScalefitWarning, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The law's parameters."""
+        return self.law.parameter_names
 
     def standard_error(self, name: str, theory: str = "gauss-newton") -> float:
         """Standard error of a parameter; of ln c for a coefficient."""
@@ -87,11 +83,8 @@ class Asymptotic:
 
     def interval(self, name: str, theory: str = "gauss-newton", level: float = 0.95) -> tuple[float, float]:
         """Wald interval in plain units; a coefficient's is symmetric in ln c."""
-        half = float(stdtrit(self.degrees[theory], (1 + check_level(level)) / 2)) * self.standard_error(name, theory)
-        value = self.estimate[name]
-        if name.startswith("c_"):
-            return value * math.exp(-half), value * math.exp(half)
-        return value - half, value + half
+        parameter, error = self.law.parameter(name), self.standard_error(name, theory)
+        return t_interval(parameter, self.estimate[name], error, self.degrees[theory], check_level(level))
 
 
 def asymptotic(fit: Fit, *, by: str | None = None, seed: int = 0, simulations: int = SIMULATIONS) -> Asymptotic:
@@ -107,129 +100,36 @@ def asymptotic(fit: Fit, *, by: str | None = None, seed: int = 0, simulations: i
     simulations : int
         How many; 0 leaves `hessian_p` unknown.
     """
-    refits = Refits.of(fit)
     check_seed(seed)
     clusters = by or choose_method(fit).by
-    inside = ~refits.centred.at_bound(refits.point)
-    pieces = _pieces(refits, inside)
-    bread, rows, variance = pieces.bread, pieces.rows, pieces.scores.variance
-    n, p = rows.shape
-    free = {
-        "gauss-newton": pieces.normal * variance,
-        "observed": bread * (variance * pieces.scores.slope),
-        "robust": pieces.robust,
-    }
-    degrees = dict.fromkeys(free, n - p)
+    optimum = fit.optimum
+    free = {"gauss-newton": optimum.gauss_newton, "observed": optimum.observed, "robust": optimum.robust}
+    degrees = dict.fromkeys(free, optimum.degrees)
     labels = group_labels(fit, clusters)
     n_groups = int(labels.max()) + 1
     if clusters != "row" and n_groups >= FEWEST_CLUSTERS:
-        sums = np.stack([np.bincount(labels, column, n_groups) for column in rows.T], axis=1)
-        free["cluster"] = bread @ (sums.T @ sums) @ bread * n_groups / (n_groups - 1) * (n - 1) / (n - p)
-        degrees["cluster"] = n_groups - 1
-    ratio, probability = _hessian_ratio(refits, inside), math.nan
+        free["cluster"], degrees["cluster"] = optimum.clustered(labels), n_groups - 1
+    normal = optimum.scores.slope * optimum.information
+    ratio = float(_ratios(optimum.inside, optimum.hessian[None], normal[None])[0])
+    probability = math.nan
     if fit.objective.delta is None and simulations:
-        probability = _ratio_probability(fit, refits, inside, ratio, (seed, simulations))
-    reported = {name: _reported(refits, inside, matrix) for name, matrix in free.items()}
+        probability = _ratio_probability(fit, optimum, ratio, (seed, simulations))
+    # Of a parameter at a bound the profile is calibrated as though it were free; a term that vanished has none.
+    unbound = Optimum.of(optimum.centred, optimum.free, ~optimum.centred.vanished(optimum.free))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        robust, bread = (np.diag(unbound.reported(m, known_only=True)) for m in (unbound.robust, unbound.bread))
+        likelihood_scale = robust / bread
     return Asymptotic(
-        names=fit.law.parameter_names,
+        law=fit.law,
         estimate=fit.params,
-        covariances=MappingProxyType(reported),
+        covariances=MappingProxyType({name: optimum.reported(m, known_only=True) for name, m in free.items()}),
         degrees=MappingProxyType(degrees),
-        likelihood_scale=_likelihood_scale(refits),
+        likelihood_scale=likelihood_scale,
         clusters=clusters if "cluster" in free else "",
         hessian_ratio=ratio,
         hessian_p=probability,
         warnings=_warnings(ratio, probability, simulations),
     )
-
-
-def _likelihood_scale(refits: Refits) -> Array:
-    """Robust over inverse-Hessian variance of ln c, alpha and L0, those at a bound as though they were free."""
-    inside = ~refits.centred.vanished(refits.point)
-    pieces = _pieces(refits, inside)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.diag(_reported(refits, inside, pieces.robust)) / np.diag(_reported(refits, inside, pieces.bread))
-
-
-@dataclass(frozen=True)
-class _Pieces:
-    """What covariances are made of, for the parameters inside.
-
-    Attributes
-    ----------
-    bread : (P, P) float array
-        A^-1.
-    normal : (P, P) float array
-        (J' W J)^-1.
-    rows : (n, P) float array
-        s_i.
-    scores : Scores
-    """
-
-    bread: Array
-    normal: Array
-    rows: Array
-    scores: Scores
-
-    @property
-    def robust(self) -> Array:
-        """The sandwich of independent rows."""
-        n, p = self.rows.shape
-        sandwich: Array = self.bread @ (self.rows.T @ self.rows) @ self.bread * n / (n - p)
-        return sandwich
-
-
-def _pieces(refits: Refits, inside: NDArray[np.bool_]) -> _Pieces:
-    problem, matrix = refits.centred.problem, jacobian(refits.centred.problem, refits.point)[:, inside]
-    weights, scores = _weights(problem), _row_scores(refits, inside)
-    return _Pieces(
-        bread=_inverse(len(matrix) * _exact(refits, scores)[np.ix_(inside, inside)]),
-        normal=_inverse((matrix.T * weights) @ matrix),
-        rows=(weights * scores.first)[:, None] * matrix,
-        scores=scores,
-    )
-
-
-def _row_scores(refits: Refits, inside: NDArray[np.bool_]) -> Scores:
-    problem = refits.centred.problem
-    return row_scores(problem.objective, _residuals(refits), _weights(problem), int(inside.sum()))
-
-
-def _residuals(refits: Refits) -> Array:
-    problem = refits.centred.problem
-    return np.asarray(problem.objective.transform(predict(problem, refits.point[None])[0]) - problem.target)
-
-
-def _weights(problem: Problem) -> Array:
-    return np.ones(problem.logs.shape[1]) if problem.weights is None else problem.weights
-
-
-def _exact(refits: Refits, scores: Scores) -> Array:
-    """A / n of all free parameters, psi' averaged over the window of `scalefit.fitting.m_estimator`."""
-    problem = refits.centred.problem
-    hessian: Array = evaluate(problem, refits.point[None]).hessian[0]
-    matrix = jacobian(problem, refits.point)
-    excess = scores.second - problem.objective.curvature(_residuals(refits))
-    return np.asarray(hessian + (matrix.T * (_weights(problem) * excess)) @ matrix / len(matrix))
-
-
-def _inverse(matrix: Array) -> Array:
-    """Inverse after scaling to a unit diagonal; pseudo-inverse where it is singular."""
-    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(matrix)), 1e-300))
-    return np.linalg.pinv(matrix * scale * scale[:, None], hermitian=True) * scale * scale[:, None]
-
-
-def _reported(refits: Refits, inside: NDArray[np.bool_], covariance: Array) -> Array:
-    """Covariance of ln c, alpha and L0 from that of the free parameters inside."""
-    names = refits.centred.law.parameter_names
-    with np.errstate(invalid="ignore", divide="ignore"):
-        rows = refits.centred.reporting_jacobian(refits.point)[:, inside]
-        matrix = rows @ covariance @ rows.T
-    index = [refits.centred.free_index(name) for name in names]
-    known = np.array([j is not None and bool(inside[j]) for j in index])
-    matrix[~known] = np.nan
-    matrix[:, ~known] = np.nan
-    return matrix
 
 
 def _ratios(inside: NDArray[np.bool_], exact: Array, normal: Array) -> Array:
@@ -244,27 +144,17 @@ def _ratios(inside: NDArray[np.bool_], exact: Array, normal: Array) -> Array:
     return np.asarray(np.einsum("bi,bij,bj->b", weakest, exact * both, weakest) / np.maximum(values[:, 0], 1e-300))
 
 
-def _hessian_ratio(refits: Refits, inside: NDArray[np.bool_]) -> float:
-    problem, scores = refits.centred.problem, _row_scores(refits, inside)
-    matrix = jacobian(problem, refits.point)
-    normal = scores.slope * (matrix.T * _weights(problem)) @ matrix / len(matrix)
-    return float(_ratios(inside, _exact(refits, scores)[None], normal[None])[0])
-
-
-def _ratio_probability(
-    fit: Fit, refits: Refits, inside: NDArray[np.bool_], ratio: float, seed_and_count: tuple[int, int]
-) -> float:
+def _ratio_probability(fit: Fit, optimum: Optimum, ratio: float, seed_and_count: tuple[int, int]) -> float:
     """Share of tables simulated from the fit, normal noise of the residuals' size, with a ratio so far from one."""
-    problem = refits.centred.problem
-    n = problem.logs.shape[1]
-    sigma = math.sqrt(fit.objective_value * n / (n - len(refits.point)))
+    problem, n = optimum.centred.problem, len(fit.runs)
+    sigma = math.sqrt(fit.objective_value * n / (n - len(optimum.free)))
     seed, count = seed_and_count
-    noise = np.random.default_rng(seed).standard_normal((count, n)) * sigma / np.sqrt(_weights(problem))
+    noise = np.random.default_rng(seed).standard_normal((count, n)) * sigma / np.sqrt(optimum.weights)
     simulated = replace(problem, target=problem.target + fit.residuals + noise)
-    found = refit(refits, simulated, seed)
+    found = refit(Refits(optimum.centred, optimum.free), simulated, seed)
     every = np.arange(count)
     exact = evaluate(simulated, found.free, every).hessian
-    ratios = _ratios(inside, exact, gauss_newton(simulated, found.free, every))
+    ratios = _ratios(optimum.inside, exact, gauss_newton(simulated, found.free, every))
     return float((np.abs(ratios - 1) >= abs(ratio - 1)).mean())
 
 

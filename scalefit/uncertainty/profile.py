@@ -173,7 +173,7 @@ def _parameter_curve(fit: Fit, name: str, theory: Asymptotic) -> _Curve:
 
     low, high = fit.constraints.limits(fit.law.parameter(name))
     estimate = inner(fit.params[name])
-    step = _first_step(fit, name, theory, estimate)
+    step = _first_step(fit, name, estimate)
     outer = math.exp if log else _same
     return _Curve(squared, estimate, step, (inner(low), inner(high)), degrees, outer)
 
@@ -182,8 +182,8 @@ def _same(value: float) -> float:
     return value
 
 
-def _first_step(fit: Fit, name: str, theory: Asymptotic, estimate: float) -> float:
-    error = theory.standard_error(name)
+def _first_step(fit: Fit, name: str, estimate: float) -> float:
+    error = fit.standard_errors[name]
     if math.isfinite(error) and error > 0:
         return error
     if name in fit.limits:
