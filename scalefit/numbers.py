@@ -23,12 +23,12 @@ def show_number(value: float) -> str:
     return repr(value)
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: Any, exact: bool = False) -> Any:
     """Return any result in the types of JSON, all the way down; every JSON document of ours goes through here.
 
     Mappings and dataclasses become dicts (attributes that start with an underscore are left out), sequences and
     arrays lists, sets sorted lists, enumerations their values, NumPy's scalars Python's. JSON has no form for a
-    number that is not finite: it becomes None.
+    number that is not finite: it becomes None, unless `exact` keeps it for a file that Python alone reads back.
 
     Raises
     ------
@@ -41,26 +41,26 @@ def to_json(value: Any) -> Any:
     {'alpha': [0.5, None], 'at': {'3': None}}
     """
     if isinstance(value, Enum):
-        return to_json(value.value)
+        return to_json(value.value, exact)
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
+        return float(value) if exact or math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(to_json(key)): to_json(item) for key, item in value.items()}
+        return {str(to_json(key, exact)): to_json(item, exact) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_json(item) for item in value]
+        return [to_json(item, exact) for item in value]
     if isinstance(value, Set):
-        return [to_json(item) for item in sorted(value)]
+        return [to_json(item, exact) for item in sorted(value)]
     if hasattr(value, "tolist"):  # arrays and scalars of NumPy, columns of pandas
-        return to_json(value.tolist())
+        return to_json(value.tolist(), exact)
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_json(getattr(value, f.name)) for f in fields(value) if not f.name.startswith("_")}
+        return {f.name: to_json(getattr(value, f.name), exact) for f in fields(value) if not f.name.startswith("_")}
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-def json_text(value: Any, indent: int | None = 1) -> str:
-    """Return one JSON document, with a newline at its end."""
-    return json.dumps(to_json(value), indent=indent, allow_nan=False) + "\n"
+def json_text(value: Any, indent: int | None = 1, exact: bool = False) -> str:
+    """Return one JSON document, with a newline at its end; the arguments as in `to_json`."""
+    return json.dumps(to_json(value, exact), indent=indent, allow_nan=exact) + "\n"

@@ -17,8 +17,7 @@ from scalefit.errors import DataError, OptionError
 from scalefit.fitting.fit import fit
 from scalefit.laws.constraints import Constraints
 from scalefit.optimal import BLOCKS, optimal_shape
-from scalefit.report.suggest import suggestion_document, suggestion_report
-from scalefit.report.text import render
+from scalefit.report import describe, document
 from scalefit.runs import Runs
 
 
@@ -170,13 +169,13 @@ def test_a_table_of_one_depth_is_told_to_vary_it():
     stuck = suggest_runs(fitted, "alpha_depth", 4, candidate_grid(fitted, {"depth": np.array([12.0])}))
     assert math.isinf(stuck.error_after)
     assert [w.code for w in stuck.warnings] == ["runs-do-not-determine"]
-    assert suggestion_document(stuck)["standard_error"]["after"] is None
+    assert document(stuck)["standard_error"]["after"] is None
 
 
 def test_laws_without_tokens_tell_no_cost(chin203):
     suggestion = suggest_runs(fit(chin203, "width+depth"), "alpha_depth", 3)
     assert not suggestion.costed
-    assert "operations" not in render(suggestion_report(suggestion))
+    assert "operations" not in describe(suggestion)
 
 
 def test_a_parameter_at_its_bound_has_no_error_to_plan_by(chin203):

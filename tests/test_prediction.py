@@ -13,8 +13,7 @@ from scalefit.errors import DataError
 from scalefit.fitting.fit import fit
 from scalefit.laws.constraints import Constraints
 from scalefit.prediction import prediction_interval
-from scalefit.report.predict import prediction_document, prediction_report
-from scalefit.report.text import render
+from scalefit.report import describe, document
 from scalefit.runs import Runs
 from scalefit.uncertainty.samples import Samples
 
@@ -123,9 +122,9 @@ def test_a_law_that_the_data_leave_open_predicts_nothing():
     for values in (predicted.loss, predicted.mean, predicted.new_run):
         assert np.isnan(values).all()
     assert "alpha_depth" in predicted.warnings[0].message
-    (document, _) = prediction_document(predicted)
-    assert (document["loss"], document["interval"]) == (None, [None, None])
-    assert "inf" not in render(prediction_report(predicted))
+    (point, _) = document(predicted)
+    assert (point["loss"], point["interval"]) == (None, [None, None])
+    assert "inf" not in describe(predicted)
 
 
 def test_points_have_to_be_complete(chin203_fit):

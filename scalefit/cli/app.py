@@ -1,14 +1,22 @@
-"""The `scalefit` command: one file per subcommand, errors turned into one sentence and an exit status."""
+"""The `scalefit` command: what all subcommands share, errors turned into one sentence and an exit status."""
 
-from __future__ import annotations
+# Annotations are read when the program runs: by Typer, also those that a command inherits from another file.
 
+import functools
 import sys
-from typing import Annotated
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
 from scalefit import __version__
 from scalefit.errors import ScalefitError
+
+if TYPE_CHECKING:
+    from scalefit.errors import ScalefitWarning
+    from scalefit.execute import Progress
 
 app = typer.Typer(
     name="scalefit",
@@ -21,6 +29,35 @@ app = typer.Typer(
 DONE, WARNED, WRONG_INPUT, NO_ANSWER, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit statuses: done; warnings under --strict (theory: a claim is violated); input wrong; data cannot answer;
 Ctrl-C."""
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist")]
+Strict = Annotated[bool, typer.Option("--strict", help="End with status 1 if there are warnings")]
+Plot = Annotated[Path | None, typer.Option(help="Write the figure to a .png, .pdf or .svg file")]
+
+
+class _Command(Protocol):
+    def run(self) -> None: ...
+
+
+_C = TypeVar("_C", bound=_Command)
+
+
+def command(name: str) -> Callable[[type[_C]], type[_C]]:
+    """Make a subcommand of a dataclass.
+
+    Its fields, inherited ones first, are the arguments and options, its docstring is the help, `run` is what it does.
+    """
+
+    def register(kind: type[_C]) -> type[_C]:
+        @functools.wraps(kind, updated=())
+        def run(**given: Any) -> None:
+            kind(**given).run()
+
+        app.command(name)(run)
+        return kind
+
+    return register
 
 
 def _print_version(wanted: bool) -> None:
@@ -47,3 +84,61 @@ def main() -> None:
     except OSError as error:
         sys.stderr.write(f"error: {error.filename or 'a file'}: {error.strerror}; name another place\n")
     raise SystemExit(WRONG_INPUT)
+
+
+def names_in(texts: Sequence[str]) -> list[str]:
+    """Names of an option that may be repeated, hold names with commas, or both: in the order written, each once."""
+    return list(dict.fromkeys(name.strip() for text in texts for name in text.split(",")))
+
+
+def print_json(document: Any, indent: int | None = 1) -> None:
+    """Print one JSON document to standard output."""
+    from scalefit.numbers import json_text
+
+    sys.stdout.write(json_text(document, indent))
+
+
+def print_result(result: Any, as_json: bool) -> None:
+    """Print a result, or several of a kind: as JSON, in colour on a terminal, or as plain text."""
+    from scalefit.report import document, layout, render
+
+    if as_json:
+        print_json(document(result))
+        return
+    page = layout(result)
+    if sys.stdout.isatty() and not isinstance(page, str):
+        from rich.console import Console
+
+        Console(highlight=False, markup=False).print(page)
+    else:
+        sys.stdout.write(render(page))
+
+
+def finish(
+    answered: bool, warnings: Iterable["ScalefitWarning"], strict: bool = False, written: Iterable[Path | None] = ()
+) -> None:
+    """Name the files written, on standard error, and end with the status that the result deserves."""
+    for path in written:
+        if path is not None:
+            sys.stderr.write(f"wrote {path}\n")
+    if not answered:
+        raise typer.Exit(NO_ANSWER)
+    raise typer.Exit(WARNED if strict and tuple(warnings) else DONE)
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str], "Progress | None"]]:
+    """Yield a function that makes a bar of a name on a terminal's standard error, and none where nobody watches."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
+    with Bars(console=Console(stderr=True), transient=True) as bars:
+
+        def bar(name: str) -> "Progress":
+            task = bars.add_task(name, total=None)
+            return lambda done, total: bars.update(task, completed=done, total=total)
+
+        yield bar

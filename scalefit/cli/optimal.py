@@ -1,17 +1,13 @@
 """`scalefit optimal`: the best width, depth and tokens for a budget, with intervals."""
 
-from __future__ import annotations
-
+from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalefit.cli.app import app
-from scalefit.cli.law_options import FitRequest, opens_fit
-from scalefit.cli.methods import method_names
-from scalefit.cli.output import AsJson, Force, Strict, finish, print_json, print_report, refuse_to_overwrite
+from scalefit.cli.app import AsJson, Force, Plot, Strict, command, finish, names_in, print_result
+from scalefit.cli.request import FitRequest
 
 if TYPE_CHECKING:
     from scalefit.errors import ScalefitWarning
@@ -44,69 +40,70 @@ Ranges = Annotated[
 Level = Annotated[float, typer.Option(rich_help_panel=_SURE, help="Confidence level of intervals")]
 
 
-@app.command()
-@opens_fit
-def optimal(
-    request: FitRequest,
-    params: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=_BUDGET, help="Most parameters: 7B, several with commas, or FROM:TO:HOW_MANY"),
-    ] = None,
-    flops: Annotated[
-        str | None, typer.Option(rich_help_panel=_BUDGET, help="Training compute, written the same way")
-    ] = None,
-    memory: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Most bytes when served")] = None,
-    latency: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Most seconds per token")] = None,
-    tokens: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Training tokens, if fixed")] = None,
-    count: CountText = "12m2l",
-    serving: ServingText = "",
-    ranges: Ranges = None,
-    head_size: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="Width of a head")] = 64,
-    multiple: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="The width is a multiple of it")] = 64,
-    layers: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="The depth is a multiple of it")] = 1,
-    best: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="Feasible shapes to name")] = 5,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(rich_help_panel=_SURE, help="Any of cluster, pairs, importance, posterior, ...; or none"),
-    ] = None,
-    resamples: Annotated[int, typer.Option(rich_help_panel=_SURE, help="Bootstrap replicates")] = 1000,
-    level: Level = 0.95,
-    plot: Annotated[Path | None, typer.Option(help="Write the figure to a .png, .pdf or .svg file")] = None,
-    as_json: AsJson = False,
-    force: Force = False,
-    strict: Strict = False,
-) -> None:
+@command("optimal")
+@dataclass(frozen=True)
+class Optimal(FitRequest):
     """Find the width, depth and tokens with the lowest predicted loss within a budget.
 
     Ends with status 3 if the data do not determine the best shape.
     """
-    from scalefit.optimal import Rounding, optimal_shape
-    from scalefit.report.optimal import optimal_report, shape_document
 
-    refuse_to_overwrite(force, plot)
-    given = {"params": params, "flops": flops, "memory": memory, "latency": latency, "tokens": tokens}
-    budgets, space = read_budgets(given), read_space(count, serving, ranges)
-    rounding = Rounding(head_size, multiple, layers, best)
-    result = request.open()
-    draws, withheld = draw_sets(result, method, resamples, request.seed)
-    shapes = [optimal_shape(result, b, draws, space=space, rounding=rounding, level=level) for b in budgets]
-    answered = all(shape.determined for shape in shapes)
-    if not answered:
-        withheld = []  # without a shape there is nothing that a method could give an interval of
-    if plot is not None and answered:
-        from scalefit.plots.fit import save_figure
-        from scalefit.plots.optimal import shape_figure
+    params: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=_BUDGET, help="Most parameters: 7B, several with commas, or FROM:TO:HOW_MANY"),
+    ] = None
+    flops: Annotated[
+        str | None, typer.Option(rich_help_panel=_BUDGET, help="Training compute, written the same way")
+    ] = None
+    memory: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Most bytes when served")] = None
+    latency: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Most seconds per token")] = None
+    tokens: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Training tokens, if fixed")] = None
+    count: CountText = "12m2l"
+    serving: ServingText = ""
+    ranges: Ranges = None
+    head_size: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="Width of a head")] = 64
+    multiple: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="The width is a multiple of it")] = 64
+    layers: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="The depth is a multiple of it")] = 1
+    best: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="Feasible shapes to name")] = 5
+    method: Annotated[
+        list[str] | None,
+        typer.Option(rich_help_panel=_SURE, help="Any of cluster, pairs, importance, posterior, ...; or none"),
+    ] = None
+    resamples: Annotated[int, typer.Option(rich_help_panel=_SURE, help="Bootstrap replicates")] = 1000
+    level: Level = 0.95
+    plot: Plot = None
+    as_json: AsJson = False
+    force: Force = False
+    strict: Strict = False
 
-        save_figure(shape_figure(result, budgets, draws[0] if draws else None, space), plot, overwrite=force)
-    if as_json:
-        print_json([shape_document(shape, withheld) for shape in shapes])
-    else:
-        print_report(optimal_report(shapes, withheld))
-    warnings = [*withheld, *(warning for shape in shapes for warning in shape.warnings)]
-    finish(answered, warnings, strict, written=[plot if answered else None])
+    def run(self) -> None:
+        """Fit, search, draw, print."""
+        from scalefit.files import refuse_to_overwrite
+        from scalefit.optimal import Rounding, optimal_shape
+        from scalefit.report.optimal import Shapes
+
+        refuse_to_overwrite(self.force, self.plot)
+        given = {name: getattr(self, name) for name in ("params", "flops", "memory", "latency", "tokens")}
+        budgets, space = read_budgets(given), read_space(self.count, self.serving, self.ranges)
+        rounding = Rounding(self.head_size, self.multiple, self.layers, self.best)
+        result = self.open()
+        draws, withheld = draw_sets(result, self.method, self.resamples, self.seed)
+        shapes = [optimal_shape(result, b, draws, space=space, rounding=rounding, level=self.level) for b in budgets]
+        answered = all(shape.determined for shape in shapes)
+        if not answered:
+            withheld = []  # without a shape there is nothing that a method could give an interval of
+        if self.plot is not None and answered:
+            from scalefit.plots.fit import save_figure
+            from scalefit.plots.optimal import shape_figure
+
+            figure = shape_figure(result, budgets, draws[0] if draws else None, space)
+            save_figure(figure, self.plot, overwrite=self.force)
+        print_result(Shapes(shapes, withheld), self.as_json)
+        warnings = [*withheld, *(warning for shape in shapes for warning in shape.warnings)]
+        finish(answered, warnings, self.strict, written=[self.plot if answered else None])
 
 
-def read_budgets(given: dict[str, str | None]) -> list[Budget]:
+def read_budgets(given: dict[str, str | None]) -> "list[Budget]":
     """Every combination of the budgets written."""
     from scalefit.optimal import Budget, parse_budgets
 
@@ -114,7 +111,7 @@ def read_budgets(given: dict[str, str | None]) -> list[Budget]:
     return [Budget(**dict(zip(values, each, strict=True))) for each in product(*values.values())]
 
 
-def read_space(count: str, serving: str, ranges: list[str] | None) -> Space:
+def read_space(count: str, serving: str, ranges: list[str] | None) -> "Space":
     """The count, the serving settings and the ranges written."""
     from scalefit.errors import OptionError
     from scalefit.optimal import Space, parse_count, parse_serving
@@ -133,14 +130,14 @@ def read_space(count: str, serving: str, ranges: list[str] | None) -> Space:
 
 
 def draw_sets(
-    fit: Fit, method: list[str] | None, resamples: int, seed: int
-) -> tuple[list[Samples], list[ScalefitWarning]]:
+    fit: "Fit", method: list[str] | None, resamples: int, seed: int
+) -> "tuple[list[Samples], list[ScalefitWarning]]":
     """Draws of the law by each method, the one to trust first, and why a method gives none on this table."""
     from scalefit.errors import OptionError, ScalefitWarning
     from scalefit.uncertainty.comparison import Settings, compare_intervals
     from scalefit.uncertainty.groups import choose_method
 
-    names = method_names(method or [choose_method(fit).method, *DEFAULT_METHODS])
+    names = names_in(method or [choose_method(fit).method, *DEFAULT_METHODS])
     if names == ["none"]:
         return [], []
     for name in names:

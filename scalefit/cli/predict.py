@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalefit.cli.app import app
-from scalefit.cli.output import AsJson, finish, print_json, print_report
+from scalefit.cli.app import AsJson, app, finish, print_result
 
 if TYPE_CHECKING:
     from scalefit.laws.law import Law
@@ -33,14 +32,10 @@ def predict(
     """
     from scalefit.fitting.file import load_fit
     from scalefit.prediction import prediction_interval
-    from scalefit.report.predict import prediction_document, prediction_report
 
     fitted = load_fit(fit)
     prediction = prediction_interval(fitted, _points(points, at or [], fitted.law), level=level)
-    if as_json:
-        print_json(prediction_document(prediction))
-    else:
-        print_report(prediction_report(prediction))
+    print_result(prediction, as_json)
     finish(prediction.determined, prediction.warnings)
 
 

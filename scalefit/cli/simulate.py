@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalefit.cli.app import app
-from scalefit.cli.methods import method_names
-from scalefit.cli.output import AsJson, finish, print_json, print_report
-from scalefit.cli.progress import progress_bars
+from scalefit.cli.app import AsJson, app, finish, names_in, print_result, progress_bars
 
 if TYPE_CHECKING:
     from scalefit.simulation import Scenario
@@ -45,7 +42,6 @@ def simulate(
     Ends with status 3 if the median table would not determine every parameter.
     """
     from scalefit.errors import OptionError
-    from scalefit.report.simulate import simulation_document, simulation_report
     from scalefit.simulation import simulate as run_simulation
     from scalefit.uncertainty.comparison import Settings
 
@@ -53,7 +49,7 @@ def simulate(
         raise OptionError(f"--jobs is {jobs} and --tables {tables}; both must be at least 1")
     scenario = _scenario(design, law, objective, truth, (noise, group_noise, by))
     settings = Settings(level, resamples, None, seed, jobs if jobs > 1 else 0)
-    methods = method_names(method or ["wald", "profile", "pairs"])
+    methods = names_in(method or ["wald", "profile", "pairs"])
     with progress_bars() as bars:
         result = run_simulation(
             scenario,
@@ -63,10 +59,7 @@ def simulate(
             settings=settings,
             progress=bars("tables"),
         )
-    if as_json:
-        print_json(simulation_document(result))
-    else:
-        print_report(simulation_report(result))
+    print_result(result, as_json)
     finish(all(share.value >= 0.5 for share in result.determined.values()), ())
 
 

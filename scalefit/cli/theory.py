@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scalefit.cli.app import DONE, NO_ANSWER, WARNED, app
+from scalefit.cli.app import DONE, NO_ANSWER, WARNED, AsJson, app, print_json
 from scalefit.errors import OptionError
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def theory(
     seeds: Annotated[int | None, typer.Option(help="Independent seeds of each simulation")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the simulations")] = 0,
     plot: Annotated[Path | None, typer.Option(help="Folder to write the figures to")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check what theory says of normalised residual streams: the bound, where it is tight, where it breaks.
 
@@ -51,7 +50,10 @@ def theory(
 
     if check == "list":
         listed = [{"check": item.name, "claim": item.claim} for item in CHECKS.values()]
-        typer.echo(json.dumps(listed, indent=1) if as_json else list_checks(CHECKS.values()))
+        if as_json:
+            print_json(listed)
+        else:
+            typer.echo(list_checks(CHECKS.values()))
         return
     given = {"lam": lam, "kappa": kappa, "depth": depth, "norm": norm, "mean": mean, "alignment": alignment}
     chosen, setting = _choose(check, given | {"lns_power": lns_power})
@@ -89,7 +91,12 @@ def _report(chosen: list[TheoremCheck], sampling: Sampling, as_json: bool) -> in
         found = check.run(sampling)
         results += found
         if not as_json:
-            typer.echo((f"{COLUMNS}\n" if position == 0 else "") + describe_findings(check, found))
-    typer.echo(json.dumps([result.to_dict() for result in results], indent=1) if as_json else summarise(results))
+            typer.echo(
+                (f"{COLUMNS}\n" if position == 0 else "") + describe_findings(f"{check.name}: {check.claim}", found)
+            )
+    if as_json:
+        print_json([result.to_dict() for result in results])
+    else:
+        typer.echo(summarise(results))
     statuses = {Outcome.HOLDS: DONE, Outcome.VIOLATED: WARNED, Outcome.INCONCLUSIVE: NO_ANSWER}
     return statuses[worst([result.verdict for result in results])]

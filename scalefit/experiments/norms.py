@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from scalefit.datasets import read_table
 from scalefit.errors import DataError
+from scalefit.numbers import to_json
 from scalefit.theory.bounds import BoundComparison, check_measured
 from scalefit.theory.moments import approximated_square, swiglu_increment
 from scalefit.theory.norms import Norm
@@ -201,10 +202,8 @@ class ExperimentSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form; numbers that do not exist are null."""
-        plain = asdict(self)
-        for row in plain["norms"]:
-            row.update({key: None for key, value in row.items() if isinstance(value, float) and np.isnan(value)})
-        return plain
+        document: dict[str, Any] = to_json(self)
+        return document
 
 
 def summarise(tables: NormTables) -> ExperimentSummary:

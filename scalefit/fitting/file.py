@@ -22,9 +22,10 @@ from scalefit.fitting.objective import Objective
 from scalefit.ingest.table import Dropped, Origin, Places, Selection, Table, frozen
 from scalefit.laws.constraints import Constraints
 from scalefit.laws.law import Law
+from scalefit.numbers import json_text, to_json
 from scalefit.runs import Runs
 
-__all__ = ["fit_document", "is_fit_file", "load_fit", "save_fit"]
+__all__ = ["fit_document", "is_fit_file", "load_fit", "residual_summary", "save_fit"]
 
 SCHEMA = "scalefit-fit/1"
 
@@ -41,7 +42,7 @@ def fit_document(fit: Fit, rows: bool = False) -> dict[str, Any]:
     rows : bool
         Whether to include the rows, which `load_fit` needs.
     """
-    document = {
+    document: dict[str, Any] = {
         "schema": SCHEMA,
         "version": __version__,
         "law": str(fit.law),
@@ -49,26 +50,16 @@ def fit_document(fit: Fit, rows: bool = False) -> dict[str, Any]:
         "n_rows": len(fit.runs),
         "n_dropped": fit.runs.n_dropped,
         "n_runs": fit.runs.n_runs,
-        "params": _finite(fit.params),
-        "se": _finite(fit.standard_errors),
-        "covariance": [[_number(x) for x in row] for row in fit.covariance.tolist()],
-        "limits": dict(fit.limits),
-        "verdicts": {name: verdict.value for name, verdict in fit.verdicts.items()},
-        "status": fit.status.value,
+        "params": fit.params,
+        "se": fit.standard_errors,
+        "covariance": fit.covariance,
+        "limits": fit.limits,
+        "verdicts": fit.verdicts,
+        "status": fit.status,
         "sentence": fit.status.sentence,
-        "certificate": {
-            "starts": fit.certificate.starts,
-            "starts_at_best": fit.certificate.starts_at_best,
-            "gradient": fit.certificate.gradient,
-            "condition": _number(fit.certificate.condition),
-            "start_rows": fit.certificate.start_rows,
-        },
-        "residuals": _residual_summary(fit),
-        "constraints": {
-            "fixed": dict(fit.constraints.fixed),
-            "ties": dict(fit.constraints.ties),
-            "bounds": {n: [_number(a), _number(b)] for n, (a, b) in fit.constraints.bounds.items()},
-        },
+        "certificate": fit.certificate,
+        "residuals": residual_summary(fit),
+        "constraints": fit.constraints,
         "weights": fit.weights,
         "n_starts": fit.n_starts,
         "seed": fit.seed,
@@ -76,16 +67,17 @@ def fit_document(fit: Fit, rows: bool = False) -> dict[str, Any]:
             "name": fit.runs.origin.name,
             "format": fit.runs.origin.format,
             "sha256": fit.runs.origin.sha256,
-            "columns": dict(fit.runs.origin.columns),
-            "units": dict(fit.runs.origin.units),
+            "columns": fit.runs.origin.columns,
+            "units": fit.runs.origin.units,
         },
         "selections": [{"name": s.name, "before": s.before, "after": s.after} for s in fit.runs.selections],
         "dropped": fit.runs.dropped.counts(),
-        "warnings": [_warning_document(w) for w in fit.warnings],
+        "warnings": fit.warnings,
     }
     if rows:
         document["rows"] = _rows_document(fit.runs)
-    return document
+    plain: dict[str, Any] = to_json(document)
+    return plain
 
 
 def save_fit(fit: Fit, path: str | Path, overwrite: bool = False) -> None:
@@ -100,7 +92,7 @@ def save_fit(fit: Fit, path: str | Path, overwrite: bool = False) -> None:
     if path.exists() and not overwrite:
         raise OptionError(f"{path} exists; choose another name or overwrite it with --force")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(fit_document(fit, rows=True), allow_nan=False) + "\n", encoding="utf-8")
+    path.write_text(json_text(fit_document(fit, rows=True), indent=None), encoding="utf-8")
 
 
 def is_fit_file(path: str | Path) -> bool:
@@ -167,14 +159,14 @@ def _fit_from(document: Mapping[str, Any]) -> Fit:
 def _rows_document(runs: Runs) -> dict[str, Any]:
     places = runs.table.places
     return {
-        "columns": {name: [_number(x) for x in runs[name].tolist()] for name in runs.columns},
+        "columns": {name: runs[name] for name in runs.columns},
         "texts": {name: [str(x) for x in values] for name, values in runs.table.texts.items()},
-        "rows": places.rows.tolist(),
-        "lines": places.lines.tolist(),
-        "files": None if places.files is None else places.files.tolist(),
-        "names": list(places.names),
+        "rows": places.rows,
+        "lines": places.lines,
+        "files": places.files,
+        "names": places.names,
         "dropped": [[d.row, d.line, d.reason, d.file] for d in runs.dropped],
-        "warnings": [_warning_document(w) for w in runs.warnings],
+        "warnings": runs.warnings,
     }
 
 
@@ -210,7 +202,8 @@ def _integers(values: Any) -> Any:
     return frozen(np.array(values, dtype=np.int64))
 
 
-def _residual_summary(fit: Fit) -> dict[str, Any]:
+def residual_summary(fit: Fit) -> dict[str, Any]:
+    """Size of the residuals, and the rows with the largest, largest first."""
     residuals, predicted = fit.residuals, fit.predict(fit.runs)
     order = np.argsort(-np.abs(residuals), kind="stable")[:LARGEST]
     return {
@@ -230,33 +223,8 @@ def _residual_summary(fit: Fit) -> dict[str, Any]:
     }
 
 
-def _warning_document(warning: ScalefitWarning) -> dict[str, Any]:
-    return {
-        "code": warning.code,
-        "message": warning.message,
-        "action": warning.action,
-        "numbers": {name: _jsonable(value) for name, value in warning.numbers.items()},
-    }
-
-
 def _warning_from(document: Mapping[str, Any]) -> ScalefitWarning:
     return ScalefitWarning(document["code"], document["message"], document["action"], document["numbers"])
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _jsonable(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_jsonable(item) for item in value]
-    return _number(value) if isinstance(value, float) else value
-
-
-def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: _number(value) for name, value in values.items()}
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _or(value: float | None, missing: float) -> float:

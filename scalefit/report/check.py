@@ -1,8 +1,8 @@
-"""What a table of runs holds, in words and as a document."""
+"""What a table of runs holds."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -10,27 +10,68 @@ from rich.text import Text
 
 from scalefit.errors import ScalefitWarning
 from scalefit.identifiability.design import ColumnDesign
-from scalefit.identifiability.inspection import Inspection, LawOutlook
-from scalefit.report.text import number, remarks, table
+from scalefit.identifiability.inspection import Inspection, LawOutlook, inspect_runs
+from scalefit.report.text import facts, number, remarks, report, table
 from scalefit.runs import Runs
 
-__all__ = ["check_document", "check_report"]
+__all__ = ["Checked"]
 
 _LISTED = 20
 """Dropped rows that the text lists one by one; the document lists all."""
 
 
-def check_document(runs: Runs, seen: Inspection) -> dict[str, Any]:
-    """Return what `check --json` prints."""
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """A table and what is to be said of it.
+
+    Attributes
+    ----------
+    runs : Runs
+    seen : Inspection
+    source : str
+        How the user named the table, quoted for a shell.
+    """
+
+    runs: Runs
+    seen: Inspection
+    source: str
+
+    @classmethod
+    def of(cls, runs: Runs, source: str) -> Checked:
+        """Inspect a table."""
+        return cls(runs, inspect_runs(runs), source)
+
+    @property
+    def warnings(self) -> tuple[ScalefitWarning, ...]:
+        """Those of reading, then those of the design."""
+        return (*self.runs.warnings, *self.seen.warnings)
+
+
+@facts.register(Runs)
+def runs_facts(runs: Runs) -> dict[str, Any]:
+    """The same as of a checked table."""
+    return checked_facts(Checked.of(runs, runs.origin.name))
+
+
+@report.register(Runs)
+def runs_report(runs: Runs) -> RenderableType:
+    """The same as of a checked table."""
+    return checked_report(Checked.of(runs, runs.origin.name))
+
+
+@facts.register(Checked)
+def checked_facts(checked: Checked) -> dict[str, Any]:
+    """What was read, what was left out, the design, and what it can determine."""
+    runs, seen = checked.runs, checked.seen
     origin, repetitions = runs.origin, seen.repetitions
     return {
         "name": origin.name,
         "format": origin.format,
         "sha256": origin.sha256,
-        "columns": dict(origin.columns),
-        "units": dict(origin.units),
+        "columns": origin.columns,
+        "units": origin.units,
         "numbers": origin.locale,
-        "ignored_columns": list(origin.ignored),
+        "ignored_columns": origin.ignored,
         "n_rows": len(runs),
         "n_runs": runs.n_runs,
         "n_dropped": runs.n_dropped,
@@ -53,45 +94,38 @@ def check_document(runs: Runs, seen: Inspection) -> dict[str, Any]:
                 "law": outlook.law,
                 "n_parameters": outlook.n_parameters,
                 "n_rows": outlook.n_rows,
-                "not_determined": list(outlook.not_determined),
+                "not_determined": outlook.not_determined,
                 "reason": outlook.reason,
             }
             for outlook in seen.laws
         ],
-        "warnings": [
-            {"code": w.code, "message": w.message, "action": w.action, "numbers": dict(w.numbers)}
-            for w in warnings_of(runs, seen)
-        ],
+        "warnings": checked.warnings,
     }
-
-
-def warnings_of(runs: Runs, seen: Inspection) -> tuple[ScalefitWarning, ...]:
-    """Return the warnings of reading and of the design."""
-    return (*runs.warnings, *seen.warnings)
 
 
 def _column(column: ColumnDesign) -> dict[str, Any]:
-    values = {"min": column.minimum, "max": column.maximum, "decades": column.decades}
-    return {"levels": column.levels, "missing": column.missing} | {
-        k: None if math.isnan(v) else v for k, v in values.items()
+    return {
+        "levels": column.levels,
+        "missing": column.missing,
+        "min": column.minimum,
+        "max": column.maximum,
+        "decades": column.decades,
     }
 
 
-def check_report(runs: Runs, seen: Inspection, source: str) -> RenderableType:
-    """Lay out what was read, what was left out, the design, the laws, and what to do next.
-
-    `source` is how the user named the table, quoted for a shell.
-    """
-    warnings = warnings_of(runs, seen)
+@report.register(Checked)
+def checked_report(checked: Checked) -> RenderableType:
+    """Lay out what was read, what was left out, the design, the laws, and what to do next."""
+    runs, seen = checked.runs, checked.seen
     return Group(
         *_reading(runs),
         *_left_out(runs),
         Text(""),
         *_design(runs, seen),
         *_laws(runs, seen),
-        *([Text(""), remarks(warnings)] if warnings else []),
+        *([Text(""), remarks(checked.warnings)] if checked.warnings else []),
         Text(""),
-        Text(f"next: {_next_step(seen, source)}"),
+        Text(f"next: {_next_step(seen, checked.source)}"),
     )
 
 

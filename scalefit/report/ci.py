@@ -1,4 +1,4 @@
-"""Intervals side by side, as a table and as a JSON document."""
+"""Intervals: of several methods side by side, of draws, of a profile."""
 
 from __future__ import annotations
 
@@ -11,51 +11,47 @@ from rich.padding import Padding
 from rich.text import Text
 
 from scalefit.identifiability import Verdict
-from scalefit.report.text import number, remarks, table
-from scalefit.uncertainty.comparison import Comparison
-
-__all__ = ["ci_document", "ci_report"]
+from scalefit.report.text import facts, number, remarks, report, span, table
+from scalefit.uncertainty.compared import Comparison
+from scalefit.uncertainty.profile import Profile
+from scalefit.uncertainty.samples import Samples
 
 COLUMNS = 4
 """Parameters beside each other: as many as fit a page."""
 
+NONE = (math.nan, math.nan)
 
-def ci_document(result: Comparison) -> dict[str, Any]:
-    """Describe the intervals in JSON types; an open end is None."""
+
+@facts.register(Comparison)
+def comparison_facts(result: Comparison) -> dict[str, Any]:
+    """Intervals by method and parameter, which to trust, and what speaks against the others."""
     return {
         "level": result.settings.level,
         "default": result.trusted,
         "suits": result.default,
         "by": result.samples[result.default].diagnostics["by"] if result.default in result.samples else result.plan.by,
         "reason": result.plan.reason,
-        "estimates": dict(result.fit.params),
-        "intervals": {
-            method: {name: [_end(low), _end(high)] for name, (low, high) in intervals.items()}
-            for method, intervals in result.intervals.items()
-        },
+        "estimates": result.fit.params,
+        "intervals": result.intervals,
         "endpoint_errors": {
-            method: {
-                name: list(draws.endpoint_errors(name, result.settings.level)) for name in result.intervals[method]
-            }
+            method: {name: draws.endpoint_errors(name, result.settings.level) for name in result.intervals[method]}
             for method, draws in result.samples.items()
         },
         "standard_errors": _standard_errors(result),
         "diagnostics": _diagnostics(result),
         "dependence": {name: test.document() for name, test in result.plan.tests.items()},
-        "verdicts": {name: verdict.value for name, verdict in result.fit.verdicts.items()},
-        "withheld": dict(result.withheld),
-        "reservations": dict(result.reservations),
-        "disagreements": [d | {"width_ratio": _end(d["width_ratio"])} for d in result.disagreements()],
-        "warnings": [
-            {"code": w.code, "message": w.message, "action": w.action, "numbers": _plain(w.numbers)}
-            for w in result.warnings
-        ],
+        "verdicts": result.fit.verdicts,
+        "withheld": result.withheld,
+        "reservations": result.reservations,
+        "disagreements": result.disagreements(),
+        "warnings": result.warnings,
     }
 
 
-def ci_report(result: Comparison) -> RenderableType:
+@report.register(Comparison)
+def comparison_report(result: Comparison) -> RenderableType:
     """Lay out the intervals, one row a method and one column a parameter, and which to trust."""
-    names = sorted(result.fit.params, key=lambda name: name.startswith("c_"))
+    names = sorted(result.fit.params, key=lambda name: result.fit.law.parameter(name).is_coefficient)
     blocks: list[RenderableType] = [_trust(result), Text("")]
     for first in range(0, len(names), COLUMNS):
         blocks += [_interval_table(result, names[first : first + COLUMNS]), Text("")]
@@ -70,7 +66,7 @@ def _interval_table(result: Comparison, names: list[str]) -> RenderableType:
     estimates = ["-" if verdicts.get(n) is Verdict.NOT_DETERMINED else number(result.fit.params[n]) for n in names]
     rows = [["estimate", *estimates], ["the data say", *(verdicts.get(n, "fixed") for n in names)]]
     for method in sorted(result.intervals, key=lambda m: m != result.default):
-        cells = [_cell(result.intervals[method].get(n)) for n in names]
+        cells = [span(result.intervals[method].get(n, NONE), 3) for n in names]
         rows.append([method + (" *" if method == result.default else ""), *cells])
     return table(["", *names], rows)
 
@@ -131,21 +127,21 @@ def _about(diagnostics: Any, n_draws: int) -> str:
     return ", ".join(parts)
 
 
-def _standard_errors(result: Comparison) -> dict[str, dict[str, float | None]]:
+def _standard_errors(result: Comparison) -> dict[str, dict[str, float]]:
     if result.theory is None:
         return {}
     return {
-        kind: {name: _end(result.theory.standard_error(name, kind)) for name in result.theory.names}
+        kind: {name: result.theory.standard_error(name, kind) for name in result.theory.names}
         for kind in result.theory.covariances
     }
 
 
 def _diagnostics(result: Comparison) -> dict[str, Any]:
-    found = {method: _plain(draws.diagnostics) for method, draws in result.samples.items()}
+    found: dict[str, Any] = {method: draws.diagnostics for method, draws in result.samples.items()}
     if result.theory is not None:
         found["theory"] = {
-            "hessian_ratio": _end(result.theory.hessian_ratio),
-            "hessian_probability": _end(result.theory.hessian_p),
+            "hessian_ratio": result.theory.hessian_ratio,
+            "hessian_probability": result.theory.hessian_p,
             "clusters": result.theory.clusters,
         }
     if result.profiles:
@@ -153,21 +149,43 @@ def _diagnostics(result: Comparison) -> dict[str, Any]:
     return found
 
 
-def _cell(interval: tuple[float, float] | None) -> str:
-    if interval is None:
-        return "-"
-    return " to ".join(number(end, 3) if math.isfinite(end) else "open" for end in interval)
+@facts.register(Samples)
+def samples_facts(draws: Samples) -> dict[str, Any]:
+    """What made the draws, and their summary by parameter."""
+    return {
+        "method": draws.method,
+        "law": str(draws.law),
+        "level": draws.level,
+        "n_draws": len(draws),
+        "parameters": draws.summary(),
+        "reservations": draws.reservations,
+        "diagnostics": draws.diagnostics,
+        "warnings": draws.warnings,
+    }
 
 
-def _end(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+@report.register(Samples)
+def samples_report(draws: Samples) -> RenderableType:
+    """Lay out a summary of draws, one row a parameter."""
+    rows = [
+        [name, number(s["estimate"]), number(s["median"]), number(s["sd"], 2), span((s["low"], s["high"]), 3)]
+        for name, s in draws.summary().items()
+    ]
+    return Group(
+        Text(f"{draws.law} by {draws.method}: {_about(draws.diagnostics, len(draws))}", style="bold"),
+        table(["parameter", "estimate", "median", "deviation", f"{100 * draws.level:g} % interval"], rows),
+        *([Text(""), remarks(draws.warnings)] if draws.warnings else []),
+    )
 
 
-def _plain(value: Any) -> Any:
-    """What JSON can hold, numbers that do not exist as None."""
-    if hasattr(value, "items"):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    value = value.item() if hasattr(value, "item") else value
-    return _end(value) if isinstance(value, float) else value
+@facts.register(Profile)
+def profile_facts(curve: Profile) -> Profile:
+    """All of it."""
+    return curve
+
+
+@report.register(Profile)
+def profile_report(curve: Profile) -> RenderableType:
+    """Say the estimate and its interval in a line."""
+    ends = span(curve.interval, 3)
+    return Text(f"{curve.name} {number(curve.estimate)}, {100 * curve.level:g} % interval by profile {ends}")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from scalefit.fitting.covariance import NOISE_FREE
-from scalefit.fitting.file import fit_document
+from scalefit.fitting.file import fit_document, residual_summary
 from scalefit.fitting.fit import Fit, FitStatus
 from scalefit.identifiability import Verdict
-from scalefit.report.text import number, remarks, table
-
-__all__ = ["fit_report"]
+from scalefit.report.text import facts, number, remarks, report, table
 
 _COLOURS = {
     FitStatus.CONVERGED: "green",
@@ -24,9 +21,12 @@ _COLOURS = {
 }
 
 
+facts.register(Fit, fit_document)
+
+
+@report.register(Fit)
 def fit_report(fit: Fit) -> RenderableType:
     """Lay out a fit: the law, its parameters with errors and verdicts, the certificate, the rows it fits worst."""
-    document = fit_document(fit)
     return Group(
         Text.assemble(_law_text(fit), style="bold"),
         _data_line(fit),
@@ -35,22 +35,26 @@ def fit_report(fit: Fit) -> RenderableType:
         Text(""),
         Text.assemble((fit.status.value, _COLOURS[fit.status]), f": {fit.status.sentence}"),
         _certificate_line(fit),
-        *_residual_lines(fit, document),
+        *_residual_lines(fit),
         *([Text(""), remarks(fit.warnings)] if fit.warnings else []),
     )
 
 
-def _residual_lines(fit: Fit, document: dict[str, Any]) -> list[RenderableType]:
+def _residual_lines(fit: Fit) -> list[RenderableType]:
     """Size of the residuals and the rows the law fits worst, or that it passes through all of them."""
     scale = 1.0 if fit.objective.log else float(fit.runs["loss"].min())
-    if document["residuals"]["rms"] < NOISE_FREE * scale:
+    residuals = residual_summary(fit)
+    if residuals["rms"] < NOISE_FREE * scale:
         return [Text("the law passes through every row: the table holds no noise")]
     rows = [
-        [r["row"], number(r["observed"]), number(r["predicted"]), f"{r['residual']:+.4f}"]
-        for r in document["residuals"]["largest"]
+        [r["row"], number(r["observed"]), number(r["predicted"]), f"{r['residual']:+.4f}"] for r in residuals["largest"]
     ]
     worst = table(["largest residuals", "observed", "predicted", "residual"], rows)
-    return [_residual_line(document), Text(""), worst]
+    sizes = Text(
+        f"objective {fit.objective_value:.5g}; residuals in {residuals['unit']}: "
+        f"root mean square {number(residuals['rms'], 3)}, median size {number(residuals['median_absolute'], 3)}"
+    )
+    return [sizes, Text(""), worst]
 
 
 def _law_text(fit: Fit) -> str:
@@ -109,12 +113,4 @@ def _certificate_line(fit: Fit) -> Text:
     return Text(
         f"{c.starts_at_best} of {c.starts} random starts{sample} end at {reached}; "
         f"gradient {c.gradient:.0e}, condition {number(c.condition, 2)}"
-    )
-
-
-def _residual_line(document: dict[str, Any]) -> Text:
-    residuals = document["residuals"]
-    return Text(
-        f"objective {document['objective']['value']:.5g}; residuals in {residuals['unit']}: "
-        f"root mean square {number(residuals['rms'], 3)}, median size {number(residuals['median_absolute'], 3)}"
     )

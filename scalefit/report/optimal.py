@@ -1,76 +1,84 @@
-"""Best shapes as JSON and in words."""
+"""Best shapes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from scalefit.errors import ScalefitWarning
-from scalefit.optimal import FeasibleShape, OptimalShape, ShapeIntervals
-from scalefit.report.text import finite_or_none, number, remarks, table, warning_documents
-
-__all__ = ["optimal_report", "shape_document"]
-
-Interval = tuple[float, float]
+from scalefit.optimal import OptimalShape
+from scalefit.report.text import facts, number, remarks, report, span, table
 
 QUANTITIES = ("width", "depth", "ratio", "tokens", "loss")
 
 
-def shape_document(shape: OptimalShape, withheld: Sequence[ScalefitWarning] = ()) -> dict[str, Any]:
-    """Describe a best shape, and the methods withheld, in JSON types; numbers that do not exist are None."""
+@dataclass(frozen=True)
+class Shapes:
+    """Best shapes of one fit for several budgets, and why some methods give no intervals."""
+
+    shapes: Sequence[OptimalShape]
+    withheld: Sequence[ScalefitWarning] = ()
+
+
+@facts.register(Shapes)
+def shapes_facts(found: Shapes) -> list[dict[str, Any]]:
+    """One object a budget; each says which methods are withheld."""
+    return [{**shape_facts(s), "warnings": [*s.warnings, *found.withheld]} for s in found.shapes]
+
+
+@facts.register(OptimalShape)
+def shape_facts(shape: OptimalShape) -> dict[str, Any]:
+    """The shape, its intervals by method, what it costs to leave it, and the shapes that can be built near it."""
     return {
         "budget": shape.budget.given,
         "count": shape.count,
-        "serving": asdict(shape.serving),
+        "serving": shape.serving,
         "determined": shape.determined,
-        **{name: finite_or_none(getattr(shape, name)) for name in (*QUANTITIES, "params", "flops")},
-        "intervals": _intervals(shape.intervals),
-        "intervals_by_method": {found.method: _by_method(found) for found in shape.by_method},
-        "exponents": {name: finite_or_none(value) for name, value in shape.exponents.items()},
+        **{name: getattr(shape, name) for name in (*QUANTITIES, "params", "flops")},
+        "intervals": shape.intervals,
+        "intervals_by_method": {
+            found.method: {
+                "level": found.level,
+                **found.intervals,
+                "exponents": found.exponents,
+                "at_edge": found.at_edge,
+            }
+            for found in shape.by_method
+        },
+        "exponents": shape.exponents,
         "flatness": None
         if shape.flatness is None
         else {
-            "halved": finite_or_none(shape.flatness.halved),
-            "doubled": finite_or_none(shape.flatness.doubled),
-            "within": {
-                f"{share:g}": [finite_or_none(x) for x in ends] for share, ends in shape.flatness.within.items()
-            },
+            "halved": shape.flatness.halved,
+            "doubled": shape.flatness.doubled,
+            "within": {f"{share:g}": ends for share, ends in shape.flatness.within.items()},
         },
-        "feasible": [
-            {name: finite_or_none(getattr(option, name)) for name in FeasibleShape.__dataclass_fields__}
-            for option in shape.feasible
-        ],
-        "binding": list(shape.binding),
-        "at_edge": list(shape.at_edge),
+        "feasible": shape.feasible,
+        "binding": shape.binding,
+        "at_edge": shape.at_edge,
         "decades_beyond_table": {name: round(value, 6) for name, value in shape.decades.items()},
-        "warnings": warning_documents((*shape.warnings, *withheld)),
+        "warnings": shape.warnings,
     }
 
 
-def _by_method(found: ShapeIntervals) -> dict[str, Any]:
-    return {
-        "level": found.level,
-        **_intervals(found.intervals),
-        "exponents": _intervals(found.exponents),
-        "at_edge": found.at_edge,
-    }
+@report.register(OptimalShape)
+def shape_report(shape: OptimalShape) -> RenderableType:
+    """Lay out one best shape."""
+    return shapes_report(Shapes([shape]))
 
 
-def _intervals(intervals: Mapping[str, Interval]) -> dict[str, Any]:
-    return {name: [finite_or_none(low), finite_or_none(high)] for name, (low, high) in intervals.items()}
-
-
-def optimal_report(shapes: Sequence[OptimalShape], withheld: Sequence[ScalefitWarning] = ()) -> RenderableType:
+@report.register(Shapes)
+def shapes_report(found: Shapes) -> RenderableType:
     """Lay out best shapes, one block a budget; the remarks and the methods withheld follow, each once."""
-    told = [*(warning for shape in shapes for warning in shape.warnings), *withheld]
+    told = [*(warning for shape in found.shapes for warning in shape.warnings), *found.withheld]
     seen = {warning.message: warning for warning in told}
     blocks: list[RenderableType] = []
-    for shape in shapes:
+    for shape in found.shapes:
         blocks += [Text(f"budget: {shape.budget} (count {shape.count})", style="bold")]
         if shape.budget.given.keys() & {"memory", "latency"}:
             blocks.append(Text(f"served with {shape.serving}"))
@@ -97,7 +105,7 @@ def _numbers(shape: OptimalShape) -> RenderableType:
         value = getattr(shape, name)
         if math.isnan(value) or (name == "tokens" and shape.budget.tokens is not None):
             continue
-        cells = [_pair(found.intervals[name]) for found in shape.by_method]
+        cells = [span(found.intervals[name], 3) for found in shape.by_method]
         exponent = shape.exponents.get(name, math.nan)
         label = "width / depth" if name == "ratio" else name
         growth = "" if math.isnan(exponent) else f"{shape.budget.main}^{round(exponent, 3) + 0.0:.3f}"
@@ -105,14 +113,10 @@ def _numbers(shape: OptimalShape) -> RenderableType:
     return table(headings, rows)
 
 
-def _pair(interval: Interval) -> str:
-    return f"{number(interval[0], 3)} to {number(interval[1], 3)}"
-
-
 def _valley(shape: OptimalShape) -> Text:
     flat = shape.flatness
     assert flat is not None
-    ranges = [f"{_pair(ends)} within {100 * share:g} % of it" for share, ends in flat.within.items()]
+    ranges = [f"{span(ends, 3)} within {100 * share:g} % of it" for share, ends in flat.within.items()]
     costs = [
         f"{word} the ratio costs {100 * cost:.2g} % of the loss"
         for word, cost in (("halving", flat.halved), ("doubling", flat.doubled))

@@ -1,40 +1,36 @@
-"""Predictions in words and as a JSON document."""
+"""Predictions."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from scalefit.prediction import Prediction
-from scalefit.report.text import finite_or_none, number, remarks, table, warning_documents
-
-__all__ = ["prediction_document", "prediction_report"]
+from scalefit.report.text import facts, number, remarks, report, span, table
 
 
-def prediction_document(prediction: Prediction) -> list[dict[str, Any]]:
-    """Return one object a point: its columns, the loss, `interval` (of the law's mean) and `interval_new_run`.
-
-    Numbers that do not exist are None.
-    """
+@facts.register(Prediction)
+def prediction_facts(prediction: Prediction) -> list[dict[str, Any]]:
+    """Return one object a point: its columns, the loss, `interval` (of the law's mean) and `interval_new_run`."""
     return [
         {
-            **{name: float(values[i]) for name, values in prediction.columns.items()},
-            "loss": finite_or_none(prediction.loss[i]),
-            "interval": [finite_or_none(end) for end in prediction.mean[i]],
+            **{name: values[i] for name, values in prediction.columns.items()},
+            "loss": prediction.loss[i],
+            "interval": prediction.mean[i],
             "interval_of": "mean",
-            "interval_new_run": [finite_or_none(end) for end in prediction.new_run[i]],
+            "interval_new_run": prediction.new_run[i],
             "level": prediction.level,
             "method": prediction.method,
-            "decades_beyond_table": {name: float(values[i]) for name, values in prediction.decades.items()},
-            "warnings": warning_documents(prediction.warnings),
+            "decades_beyond_table": {name: values[i] for name, values in prediction.decades.items()},
+            "warnings": prediction.warnings,
         }
         for i in range(len(prediction.loss))
     ]
 
 
+@report.register(Prediction)
 def prediction_report(prediction: Prediction) -> RenderableType:
     """Lay out predictions, a row a point."""
     percent = f"{100 * prediction.level:g} %"
@@ -43,8 +39,8 @@ def prediction_report(prediction: Prediction) -> RenderableType:
         [
             *(f"{values[i]:g}" for values in prediction.columns.values()),
             number(float(prediction.loss[i])),
-            _ends(prediction.mean[i]),
-            _ends(prediction.new_run[i]),
+            span(prediction.mean[i]),
+            span(prediction.new_run[i]),
             _beyond(prediction, i),
         ]
         for i in range(len(prediction.loss))
@@ -56,12 +52,6 @@ def prediction_report(prediction: Prediction) -> RenderableType:
     else:
         note = remarks(prediction.warnings)
     return Group(table(headings, rows, left=0), Text(""), note)
-
-
-def _ends(interval: Any) -> str:
-    if math.isnan(interval[0]):
-        return "-"
-    return f"{number(float(interval[0]))} to {number(float(interval[1]))}"
 
 
 def _beyond(prediction: Prediction, i: int) -> str:

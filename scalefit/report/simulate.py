@@ -1,4 +1,4 @@
-"""Coverage, bias and power of a planned table, as tables and as a JSON document."""
+"""Coverage, bias and power of a planned table."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from scalefit.report.text import number, table
+from scalefit.report.text import facts, number, report, table
 from scalefit.simulation import Share, Simulation
 
-__all__ = ["simulation_document", "simulation_report"]
 
-
-def simulation_document(result: Simulation) -> dict[str, Any]:
-    """Describe a simulation in JSON types."""
+@facts.register(Simulation)
+def simulation_facts(result: Simulation) -> dict[str, Any]:
+    """Truth, coverage, widths, power, bias and spread."""
     scenario = result.scenario
     return {
         "law": str(scenario.law),
         "objective": scenario.objective.name,
-        "truth": {name: float(scenario.params[name]) for name in scenario.law.parameter_names},
+        "truth": {name: scenario.params[name] for name in scenario.law.parameter_names},
         "noise": scenario.noise,
         "group_noise": scenario.group_noise,
         "by": scenario.by,
@@ -28,15 +27,16 @@ def simulation_document(result: Simulation) -> dict[str, Any]:
         "n_tables": result.n_tables,
         "level": result.level,
         "coverage": {m: {n: _share(s) for n, s in shares.items()} for m, shares in result.coverage.items()},
-        "width": {m: {n: _finite(w) for n, w in widths.items()} for m, widths in result.widths.items()},
+        "width": result.widths,
         "power": {m: {n: _share(s) for n, s in shares.items()} for m, shares in result.power.items()},
-        "against": dict(result.against),
+        "against": result.against,
         "bias": {n: dict(zip(("value", "error"), result.bias(n), strict=True)) for n in _names(result)},
         "spread": {n: result.spread(n) for n in _names(result)},
         "determined": {n: _share(s) for n, s in result.determined.items()},
     }
 
 
+@report.register(Simulation)
 def simulation_report(result: Simulation) -> RenderableType:
     """Lay out a simulation: estimates first, then each method's coverage, width and power."""
     scenario = result.scenario
@@ -88,7 +88,3 @@ def _percent(share: Share) -> str:
 def _share(share: Share) -> dict[str, float]:
     low, high = share.interval
     return {"value": share.value, "low": low, "high": high, "n": share.n}
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

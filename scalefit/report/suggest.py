@@ -1,4 +1,4 @@
-"""Suggested runs as JSON and in words."""
+"""Suggested runs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from scalefit.design import Suggestion
-from scalefit.report.text import finite_or_none, number, remarks, table, warning_documents
-
-__all__ = ["suggestion_document", "suggestion_report"]
-
-Interval = tuple[float, float]
+from scalefit.report.text import facts, number, remarks, report, span, table
 
 
-def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
-    """Describe suggested runs in JSON types; numbers that do not exist are None."""
+@facts.register(Suggestion)
+def suggestion_facts(suggestion: Suggestion) -> dict[str, Any]:
+    """The interval before and after, and the runs in the order in which they help most."""
     cumulative = 0.0
     runs = []
     for run in suggestion.runs:
@@ -27,33 +24,30 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
                 **run.point,
                 "flops": run.flops,
                 "flops_so_far": cumulative,
-                "expected": _interval(run.expected),
-                "standard_error": finite_or_none(run.error),
+                "expected": run.expected,
+                "standard_error": run.error,
             }
         )
     return {
         "quantity": suggestion.quantity,
-        "estimate": finite_or_none(suggestion.estimate),
+        "estimate": suggestion.estimate,
         "level": suggestion.level,
-        "before": _interval(suggestion.before),
-        "after": _interval(suggestion.after),
+        "before": suggestion.before,
+        "after": suggestion.after,
         "standard_error": {
             "scale": "ln" if suggestion.factor else "plain",
-            "before": finite_or_none(suggestion.error_before),
-            "after": finite_or_none(suggestion.error_after),
+            "before": suggestion.error_before,
+            "after": suggestion.error_after,
         },
         "runs": runs,
         "flops": suggestion.flops,
         "costed": suggestion.costed,
         "n_candidates": suggestion.n_candidates,
-        "warnings": warning_documents(suggestion.warnings),
+        "warnings": suggestion.warnings,
     }
 
 
-def _interval(ends: Interval) -> list[float | None]:
-    return [finite_or_none(end) for end in ends]
-
-
+@report.register(Suggestion)
 def suggestion_report(suggestion: Suggestion) -> RenderableType:
     """Lay out the interval before and after, and the runs in the order in which they help most."""
     known = math.isfinite(suggestion.estimate)
@@ -62,8 +56,8 @@ def suggestion_report(suggestion: Suggestion) -> RenderableType:
     if known:
         lines.append(
             Text(
-                f"estimate {number(suggestion.estimate, 3)}; {percent} interval now {_pair(suggestion.before)}, "
-                f"expected after them {_pair(suggestion.after)}"
+                f"estimate {number(suggestion.estimate, 3)}; {percent} interval now {span(suggestion.before, 3)}, "
+                f"expected after them {span(suggestion.after, 3)}"
             )
         )
     scale = " (a factor, in ln)" if suggestion.factor else ""
@@ -77,7 +71,7 @@ def suggestion_report(suggestion: Suggestion) -> RenderableType:
         [
             *(_level(run.point[name]) for name in names),
             *([number(run.flops, 3)] if suggestion.costed else []),
-            _pair(run.expected) if known else _error(run.error),
+            span(run.expected, 3) if known else _error(run.error),
         ]
         for run in suggestion.runs
     ]
@@ -93,7 +87,3 @@ def _error(value: float) -> str:
 def _level(value: float) -> str:
     """A column's value: whole ones, such as depths, without decimals."""
     return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else number(value)
-
-
-def _pair(interval: Interval) -> str:
-    return f"{number(interval[0], 3)} to {number(interval[1], 3)}"

@@ -1,9 +1,15 @@
-"""Shared pieces of the printed reports: numbers, tables, remarks."""
+"""Every result as a page or as a document, and the pieces that pages share: numbers, tables, remarks.
+
+Each page module registers its results with `report`, which lays them out, and `facts`, which says what stands in
+JSON. A page is imported when its result comes: nothing here imports what makes the results.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import singledispatch
+from importlib import import_module
 from io import StringIO
 from typing import Any
 
@@ -12,23 +18,95 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from scalefit.errors import ScalefitWarning
+from scalefit.errors import OptionError, ScalefitWarning
+from scalefit.numbers import to_json
 
-__all__ = ["finite_or_none", "number", "remarks", "render", "table", "warning_documents"]
+__all__ = ["describe", "document", "facts", "layout", "number", "remarks", "render", "report", "span", "table"]
 
 WIDTH = 100
+
+PAGES = {
+    "Checked": "check",
+    "Comparison": "ci",
+    "DepthExponent": "experiments",
+    "ExperimentSummary": "experiments",
+    "Finding": "experiments",
+    "Fit": "fit",
+    "OptimalShape": "optimal",
+    "Prediction": "predict",
+    "Profile": "ci",
+    "Runs": "check",
+    "Samples": "ci",
+    "Shapes": "optimal",
+    "Simulation": "simulate",
+    "Suggestion": "suggest",
+    "UnitsControl": "experiments",
+}
+"""Result -> the module here that lays it out."""
+
+
+def describe(result: Any) -> str:
+    """Return a result, or several of one kind, as the command line prints it.
+
+    Parameters
+    ----------
+    result : Fit, Runs, Samples, Profile, Comparison, OptimalShape, Prediction, Simulation, Suggestion, ...
+
+    Raises
+    ------
+    OptionError
+        If it is nothing that this package makes.
+
+    Examples
+    --------
+    >>> import scalefit as sf
+    >>> text = sf.describe(sf.fit(sf.load_dataset("chinchilla").drop_worst(40)))
+    >>> text.splitlines()[0]
+    'loss = c_width/width^alpha_width + c_depth/depth^alpha_depth + c_tokens/tokens^alpha_tokens + L0'
+    """
+    return render(layout(result))
+
+
+def layout(result: Any) -> RenderableType:
+    """Lay out a result, or several of one kind, for a terminal."""
+    page: RenderableType = _registered(report, result)(result)
+    return page
+
+
+def document(result: Any) -> Any:
+    """Return a result, or several of one kind, in the types of JSON."""
+    return to_json(_registered(facts, result)(result))
+
+
+@singledispatch
+def report(result: Any) -> RenderableType:
+    """Lay out one result; the pages register theirs."""
+    raise OptionError(f"there is no report of {type(result).__name__}; it describes {', '.join(PAGES)}")
+
+
+@singledispatch
+def facts(result: Any) -> Any:
+    """Say what a document holds of one result, in anything that `to_json` takes; the pages register theirs."""
+    raise OptionError(f"there is no document of {type(result).__name__}; there is one of {', '.join(PAGES)}")
+
+
+def _registered(function: Any, result: Any) -> Callable[[Any], Any]:
+    """What a page registered for a result, or for the first of several."""
+    kind = type(result[0] if isinstance(result, (list, tuple)) and result else result)
+    for base in kind.__mro__:
+        if base.__name__ in PAGES and base.__module__.startswith("scalefit."):
+            import_module(f"scalefit.report.{PAGES[base.__name__]}")
+    found: Callable[[Any], Any] = function.dispatch(kind)
+    return found
 
 
 def render(content: RenderableType, width: int = WIDTH) -> str:
     """Return printed content as plain text."""
+    if isinstance(content, str):
+        return content.rstrip("\n") + "\n"
     out = StringIO()
     Console(file=out, width=width, no_color=True, highlight=False, markup=False).print(content)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
-
-
-def finite_or_none(value: float) -> float | None:
-    """Return a number for a JSON document, which has no form for one that is not finite."""
-    return value if math.isfinite(value) else None
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -41,6 +119,13 @@ def number(value: float, digits: int = 4) -> str:
         decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
         return f"{value:,.{decimals}f}" if abs(value) >= 1e4 else f"{value:.{decimals}f}"
     return f"{value:.{digits - 1}e}"
+
+
+def span(interval: Sequence[float], digits: int = 4) -> str:
+    """Format an interval: "1.2 to 3.4", an infinite end as "open"; "-" if there is none."""
+    if any(math.isnan(end) for end in interval):
+        return "-"
+    return " to ".join("open" if math.isinf(end) else number(float(end), digits) for end in interval)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
@@ -61,8 +146,3 @@ def remarks(warnings: Iterable[ScalefitWarning]) -> RenderableType:
         body = Text(f"{warning.message} {warning.action}".rstrip())
         blocks += [heading, Padding(body, (0, 0, 0, 2))]
     return Group(*blocks)
-
-
-def warning_documents(warnings: Iterable[ScalefitWarning]) -> list[dict[str, Any]]:
-    """Describe warnings in JSON types."""
-    return [{"code": w.code, "message": w.message, "action": w.action, "numbers": dict(w.numbers)} for w in warnings]

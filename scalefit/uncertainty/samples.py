@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from scalefit.errors import DataError, MissingExtraError, OptionError, ScalefitWarning
 from scalefit.laws.law import Columns, Law, PowerTerm
+from scalefit.numbers import json_text
 
 __all__ = ["Samples", "check_level", "percentile_interval", "to_arviz"]
 
@@ -216,19 +217,19 @@ class Samples:
         """Write a NumPy .npz file from which `load` reads the same samples, bit for bit."""
         header = {
             "format": FORMAT,
-            "law": asdict(self.law),
-            "names": list(self.names),
+            "law": self.law,
+            "names": self.names,
             "method": self.method,
-            "estimate": dict(self.estimate),
+            "estimate": self.estimate,
             "level": self.level,
             "n_chains": self.n_chains,
-            "corrections": {name: list(pair) for name, pair in self.corrections.items()},
-            "reservations": dict(self.reservations),
-            "diagnostics": _plain(self.diagnostics),
-            "warnings": [asdict(w) | {"numbers": _plain(w.numbers)} for w in map(_thawed, self.warnings)],
+            "corrections": self.corrections,
+            "reservations": self.reservations,
+            "diagnostics": self.diagnostics,
+            "warnings": self.warnings,
         }
         with Path(path).open("wb") as file:
-            np.savez(file, draws=self.draws, header=np.array(json.dumps(header)))
+            np.savez(file, draws=self.draws, header=np.array(json_text(header, indent=None, exact=True)))
 
     @classmethod
     def load(cls, path: str | Path) -> Samples:
@@ -288,17 +289,3 @@ def to_arviz(samples: Samples) -> Any:
         raise MissingExtraError("arviz-base", "the export to ArviZ", "arviz") from None
     draws = {name: samples[name].reshape(samples.n_chains, -1) for name in samples.names}
     return arviz_base.from_dict({"posterior": draws}, attrs={"posterior": {"law": str(samples.law)}})
-
-
-def _thawed(warning: ScalefitWarning) -> ScalefitWarning:
-    """The same warning with a plain dict, which `asdict` can copy."""
-    return ScalefitWarning(warning.code, warning.message, warning.action, _plain(warning.numbers))
-
-
-def _plain(value: Any) -> Any:
-    """Mappings as dicts, sequences and arrays as lists, scalars as Python's own: what JSON can hold."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value

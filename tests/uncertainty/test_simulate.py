@@ -14,8 +14,7 @@ from scipy import stats
 import scalefit
 from scalefit.errors import OptionError
 from scalefit.laws.law import Law
-from scalefit.report.simulate import simulation_document, simulation_report
-from scalefit.report.text import render
+from scalefit.report import describe, document
 from scalefit.runs import Runs
 from scalefit.simulation import Scenario, Share, simulate
 from scalefit.uncertainty.comparison import Settings
@@ -70,15 +69,15 @@ def test_workers_do_not_change_the_result():
     alone, together = (
         simulate(scenario, 20, methods=("wald",), settings=Settings(workers=workers)) for workers in (0, 2)
     )
-    assert simulation_document(alone) == simulation_document(together)
+    assert document(alone) == document(together)
 
 
 def test_document_and_report():
     found = simulate(Scenario(DESIGN, LAW, T27_LAW), 10, methods=("wald",), against={"alpha_depth": 2})
-    document = json.loads(json.dumps(simulation_document(found)))
-    assert document["coverage"]["wald"]["L0"]["n"] == 10
-    assert document["truth"] == T27_LAW
-    text = render(simulation_report(found))
+    facts = json.loads(json.dumps(document(found)))
+    assert facts["coverage"]["wald"]["L0"]["n"] == 10
+    assert facts["truth"] == T27_LAW
+    text = describe(found)
     assert "10 tables of 27 rows" in text
     assert "leaves out alpha_depth = 2" in text
 

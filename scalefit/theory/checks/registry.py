@@ -105,9 +105,9 @@ def find_check(name: str) -> TheoremCheck:
 COLUMNS = f"{'verdict':<13}{'predicted':>11} {'estimated':>11} {'std. error':>10} {'layer':>6}  claim"
 
 
-def describe_findings(check: TheoremCheck, findings: Sequence[Finding]) -> str:
-    """Return one block: the check's claim, a row a finding, and its assumptions with what was measured."""
-    lines = [f"{check.name}: {check.claim}"]
+def describe_findings(heading: str, findings: Sequence[Finding]) -> str:
+    """Return one block: a heading, a row a finding, and the assumptions with what was measured."""
+    lines = [heading]
     for finding in findings:
         found = finding.judgement
         # exact arithmetic has no error; a single seed and a largest value have none that can be known
