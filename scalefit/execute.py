@@ -1,8 +1,8 @@
-"""Run many independent jobs: here, or on a pool of single-thread processes.
+"""Run many independent jobs: here, on a pool of single-thread processes, or on any executor of the caller's.
 
-Both executors have the interface of `concurrent.futures.Executor`, so that a cluster's client can stand
-in for them. Jobs are functions at the top of a module with picklable arguments; what a job computes must
-depend on its arguments alone, and then the results are the same for any number of workers.
+The interface is the standard library's `concurrent.futures.Executor`, so that a cluster's client can stand in.
+Jobs are functions at the top of a module with picklable arguments; what a job computes must depend on its
+arguments alone, and then the results are the same for any number of workers.
 """
 
 from __future__ import annotations
@@ -12,20 +12,37 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from multiprocessing.synchronize import Event as ProcessEvent
+from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from scalefit.errors import OptionError
+from scalefit.errors import OptionError, ScalefitError
 
-__all__ = ["ProcessExecutor", "Progress", "SerialExecutor", "available_cores", "open_executor", "stop_requested"]
+__all__ = [
+    "ATTEMPTS",
+    "ProcessExecutor",
+    "Progress",
+    "SerialExecutor",
+    "available_cores",
+    "open_executor",
+    "run_jobs",
+    "stop_requested",
+]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 Progress = Callable[[int, int], None]
 """What a long piece of work tells how far it is: called with the units done, and all of them."""
+
+ATTEMPTS = 3
+"""How often a job is begun that fails, or whose worker is lost, before it is reported and left."""
+
+GRACE_SECONDS = 1.5
+"""Time that running jobs have to save their state when work is given up; then their processes are ended."""
 
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
@@ -99,6 +116,33 @@ class ProcessExecutor(ProcessPoolExecutor):
         """Ask every job that looks at `stop_requested` to save and return."""
         self._stop_event.set()
 
+    @property
+    def pids(self) -> set[int]:
+        """Process numbers of the workers."""
+        return set(self._processes or {})
+
+    def give_up(self) -> None:
+        """Drop what is queued, let running jobs save for `GRACE_SECONDS`, and end the workers."""
+        self.request_stop()
+        processes = list((self._processes or {}).values())
+        self.shutdown(wait=False, cancel_futures=True)
+        until = time.monotonic() + GRACE_SECONDS
+        for process in processes:
+            process.join(max(0.0, until - time.monotonic()))
+        for process in processes:
+            if process.is_alive():
+                process.kill()
+        for process in processes:
+            process.join()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for all jobs; after an error, Ctrl-C among them, nobody waits for their results: give them up."""
+        if kind is not None:
+            self.give_up()
+        self.shutdown()
+
 
 def open_executor(workers: int | None = None) -> SerialExecutor | ProcessExecutor:
     """Return an executor, to be used in a ``with`` statement.
@@ -116,6 +160,78 @@ def open_executor(workers: int | None = None) -> SerialExecutor | ProcessExecuto
     if workers is not None and workers < 0:
         raise OptionError(f"workers is {workers} and must be 0 (this process) or more; leave it out for one a core")
     return SerialExecutor() if workers == 0 else ProcessExecutor(workers)
+
+
+def run_jobs(
+    function: Callable[[Any], _T],
+    jobs: Sequence[Any],
+    workers: int | None = 0,
+    progress: Progress | None = None,
+    *,
+    executor: Executor | None = None,
+) -> list[_T]:
+    """Run a function on every job and return the results in the order of the jobs.
+
+    Ctrl-C drops what is queued and keeps the first results that are complete, if there are any. A job whose worker
+    process is lost (killed, out of memory) is begun again, up to `ATTEMPTS` times.
+
+    Parameters
+    ----------
+    function : callable
+        At the top of a module.
+    jobs : sequence
+        Picklable arguments of `function`, one a job.
+    workers : int or None
+        As in `open_executor`.
+    progress : callable, optional
+        Called with the jobs done and their number.
+    executor : Executor, optional
+        Any executor of the standard library's interface, used as it is and left open, in place of `workers`.
+
+    Raises
+    ------
+    ScalefitError
+        If a job's worker is lost every time.
+    """
+    done: list[_T] = []
+    lost = 0
+    while len(done) < len(jobs):
+        before = len(done)
+        try:
+            with contextlib.nullcontext(executor) if executor is not None else open_executor(workers) as pool:
+                _collect(pool, function, jobs, done, progress)
+        except BrokenExecutor:
+            if executor is not None:  # a pool of the caller's is the caller's to make anew
+                raise
+            lost = lost + 1 if len(done) == before else 1
+            if lost == ATTEMPTS:
+                raise ScalefitError(
+                    f"job {len(done) + 1} of {len(jobs)} could not be finished: its worker process was lost "
+                    f"{ATTEMPTS} times, perhaps for lack of memory; use fewer workers"
+                ) from None
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            break
+    return done
+
+
+def _collect(
+    pool: Executor, function: Callable[[Any], _T], jobs: Sequence[Any], done: list[_T], progress: Progress | None
+) -> None:
+    """Add to `done` the results of the jobs that are not in it yet."""
+    submitted = (pool.submit(function, job) for job in jobs[len(done) :])
+    # The serial executor works when a job is submitted: one at a time leaves room for progress and Ctrl-C.
+    futures = submitted if isinstance(pool, SerialExecutor) else list(submitted)
+    try:
+        for future in futures:
+            done.append(future.result())
+            if progress is not None:
+                progress(len(done), len(jobs))
+    except BaseException:
+        for future in futures if isinstance(futures, list) else ():
+            future.cancel()
+        raise
 
 
 @contextlib.contextmanager

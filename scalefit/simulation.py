@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from scalefit.errors import FitError, OptionError
+from scalefit.execute import Progress, run_jobs
 from scalefit.fitting.fit import Fit, fit
 from scalefit.fitting.objective import Objective
 from scalefit.identifiability import Verdict
@@ -26,7 +27,6 @@ from scalefit.laws.law import Law
 from scalefit.runs import Runs
 from scalefit.uncertainty.comparison import ALL_METHODS, Settings, compare_intervals
 from scalefit.uncertainty.groups import group_labels
-from scalefit.uncertainty.refits import Progress, run_chunks
 
 __all__ = ["Scenario", "Share", "Simulation", "simulate"]
 
@@ -219,7 +219,7 @@ def simulate(
     inner = replace(settings, workers=0, simulations=0)
     portable = _portable(scenario)
     jobs = [(portable, tuple(methods), inner, s, n) for s, n in zip(sequences, pieces, strict=True)]
-    tables = [table for piece in run_chunks(_simulate_piece, jobs, settings.workers, progress) for table in piece]
+    tables = [table for piece in run_jobs(_simulate_piece, jobs, settings.workers, progress) for table in piece]
     if not tables:
         raise FitError("no simulated table could be fitted; the design has too few rows or levels for this law")
     return _summarised(scenario, settings, tables, against)

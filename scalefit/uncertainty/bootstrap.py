@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from scalefit.errors import FitError, OptionError, ScalefitWarning
+from scalefit.execute import Progress, run_jobs
 from scalefit.fitting.fit import Fit
 from scalefit.fitting.starts import check_seed
 from scalefit.identifiability import Verdict
 from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Plan, choose_method, group_labels
-from scalefit.uncertainty.refits import Progress, Refits, Replicates, chunk_sizes, refit, run_chunks
+from scalefit.uncertainty.refits import Refits, Replicates, chunk_sizes, refit
 from scalefit.uncertainty.resampling import METHODS, Resampling, draw_chunk, jackknife_problem, plan_resampling
 from scalefit.uncertainty.samples import Samples, check_level
 
@@ -114,7 +115,7 @@ def bootstrap(
     sizes = chunk_sizes(n_resamples, len(fit.runs))
     sequences = np.random.SeedSequence(seed).spawn(len(sizes))
     jobs = [(resampling, sequence, size) for sequence, size in zip(sequences, sizes, strict=True)]
-    replicates = Replicates.joined(run_chunks(draw_chunk, jobs, workers, progress))
+    replicates = Replicates.joined(run_jobs(draw_chunk, jobs, workers, progress))
     if not replicates.usable.any():
         raise FitError("no bootstrap replicate reached an optimum; fit a smaller law or fix a parameter", partial=fit)
     return _samples(fit, _Drawn(resampling, by, plan, replicates, n_resamples), level)

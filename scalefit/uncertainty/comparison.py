@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
 from scalefit.errors import FitError, OptionError, ScalefitWarning
+from scalefit.execute import Progress
 from scalefit.fitting.fit import Fit
 from scalefit.uncertainty.asymptotic import Asymptotic, asymptotic
 from scalefit.uncertainty.bootstrap import bootstrap
@@ -15,7 +16,6 @@ from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Plan, choose_method, gr
 from scalefit.uncertainty.posterior.importance import importance_sample
 from scalefit.uncertainty.posterior.posterior import sample_posterior
 from scalefit.uncertainty.profile import Profile, profile
-from scalefit.uncertainty.refits import Progress
 from scalefit.uncertainty.samples import Samples
 from scalefit.uncertainty.settings import (
     ALL_METHODS,

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.execute import open_executor
 from scalefit.fitting.centred import CentredLaw
 from scalefit.fitting.fit import Fit
 from scalefit.fitting.problem import Problem
 from scalefit.fitting.solver import solve
 from scalefit.fitting.starts import draw_starts
 
-__all__ = ["Progress", "Refits", "Replicates", "chunk_sizes", "refit", "run_chunks"]
+__all__ = ["Refits", "Replicates", "chunk_sizes", "refit"]
 
 Array = NDArray[np.float64]
-Progress = Callable[[int, int], None]
-T = TypeVar("T")
 
 TOLERANCE = 1e-8
 """Promised relative decrease at which a replicate's last step is taken; what is left then is far smaller, since
@@ -124,27 +121,3 @@ def chunk_sizes(n_replicates: int, n_rows: int) -> list[int]:
     """Split replicates into pieces of work that depend on the table only."""
     size = max(1, min(CHUNK, CHUNK_ELEMENTS // n_rows))
     return [min(size, n_replicates - first) for first in range(0, n_replicates, size)]
-
-
-def run_chunks(
-    function: Callable[[Any], T], jobs: Sequence[Any], workers: int = 0, progress: Progress | None = None
-) -> list[T]:
-    """Run pieces of work, here or on processes, and return their results in order.
-
-    Ctrl-C ends the work early and keeps the first pieces that are complete, if there are any.
-    """
-    done: list[T] = []
-    with open_executor(workers) as executor:
-        submitted = (executor.submit(function, job) for job in jobs)
-        # The serial executor works when a job is submitted: one at a time leaves room for progress and Ctrl-C.
-        futures = submitted if workers == 0 else list(submitted)
-        try:
-            for future in futures:
-                done.append(future.result())
-                if progress is not None:
-                    progress(len(done), len(jobs))
-        except KeyboardInterrupt:
-            if not done:
-                raise
-            executor.shutdown(wait=False, cancel_futures=True)
-    return done
