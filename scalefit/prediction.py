@@ -106,7 +106,7 @@ def prediction_interval(
     columns = _columns(fit, points)
     loss = fit.law.predict(columns, fit.params)
     residuals = fit.residuals
-    freedom = max(1, len(residuals) - _n_estimated(fit))
+    freedom = max(1, fit.optimum.degrees)
     warnings: tuple[ScalefitWarning, ...] = ()
     if draws is None and (names := [n for n, v in fit.verdicts.items() if v is Verdict.NOT_DETERMINED]):
         warnings = (_not_determined(fit, names),)
@@ -151,17 +151,12 @@ def _columns(fit: Fit, points: Columns) -> dict[str, Array]:
     return dict(zip(columns, np.broadcast_arrays(*columns.values()), strict=True))
 
 
-def _n_estimated(fit: Fit) -> int:
-    known = {*fit.constraints.fixed, *fit.constraints.ties}
-    return sum(name not in known for name in fit.law.parameter_names)
-
-
 def _wald(
     fit: Fit, columns: dict[str, Array], loss: Array, variance: float, level: float, freedom: int
 ) -> tuple[Array, Array]:
     gradient = fit.law.jacobian(columns, fit.params)
-    names = fit.law.parameter_names
-    scale = np.array([fit.params[name] if name.startswith("c_") else 1.0 for name in names])
+    # the covariance is that of ln c, alpha and L0: d L / d ln c = c d L / d c
+    scale = np.array([fit.params[each.name] if each.in_logs else 1.0 for each in fit.law.parameters])
     gradient = gradient * scale / (loss[:, None] if fit.objective.log else 1.0)
     covariance = np.where(np.isfinite(fit.covariance), fit.covariance, 0.0)
     spread = np.einsum("np,pq,nq->n", gradient, covariance, gradient)

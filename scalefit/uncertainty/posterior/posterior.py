@@ -7,7 +7,7 @@ draws of a seven-dimensional normal are a third too narrow, which a test of ours
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import FitError, OptionError
+from scalefit.execute import Progress
 from scalefit.fitting.fit import Fit
 from scalefit.fitting.starts import check_seed
 from scalefit.uncertainty.posterior.chains import Chain, fingerprint, load_chains, random_state, save_chains
@@ -28,7 +29,6 @@ from scalefit.uncertainty.samples import Samples
 __all__ = ["sample_posterior"]
 
 Array = NDArray[np.float64]
-Progress = Callable[[int, int], None]
 
 THIN = 10
 """Steps from one stored step to the next."""
