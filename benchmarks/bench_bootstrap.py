@@ -21,8 +21,7 @@ from scipy.optimize import least_squares, leastsq
 import scalefit as sf
 from scalefit.uncertainty.bootstrap import bootstrap
 from scalefit.uncertainty.groups import group_labels
-from scalefit.uncertainty.refits import Refits, refit
-from scalefit.uncertainty.resampling import plan_resampling
+from scalefit.uncertainty.resampling import Refits, plan_resampling, refit
 
 REPLICATES = 1_000
 TIMED = 200

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from scalefit.optimal import Budget, Space
     from scalefit.uncertainty.samples import Samples
 
-DRAWING = ("cluster", "pairs", "importance", "importance-cluster", "posterior", "residual", "wild", "wild-cluster")
-"""Methods that give draws; the posterior by emcee takes many seconds, by importance sampling less than one."""
-
 DEFAULT_METHODS = ("pairs", "importance")
 
 _BUDGET, _MODEL, _SURE = "The budget: a number, several with commas, or FROM:TO:HOW_MANY", "The model", "Certainty"
@@ -135,14 +132,16 @@ def draw_sets(
     """Draws of the law by each method, the one to trust first, and why a method gives none on this table."""
     from scalefit.errors import OptionError, ScalefitWarning
     from scalefit.uncertainty.comparison import Settings, compare_intervals
-    from scalefit.uncertainty.groups import choose_method
+    from scalefit.uncertainty.groups import choose_grouping
+    from scalefit.uncertainty.methods import METHODS
 
-    names = names_in(method or [choose_method(fit).method, *DEFAULT_METHODS])
+    names = names_in(method or [choose_grouping(fit).bootstrap, *DEFAULT_METHODS])
+    drawing = [method.name for method in METHODS.values() if method.draws]
     if names == ["none"]:
         return [], []
     for name in names:
-        if name not in DRAWING:
-            raise OptionError(f"--method knows {', '.join(DRAWING)} and none, not {name!r}")
+        if name not in drawing:
+            raise OptionError(f"--method knows {', '.join(drawing)} and none, not {name!r}")
     settings = Settings(n_resamples=resamples, seed=seed, simulations=0, names=("L0",))
     found = compare_intervals(fit, names, settings)
     withheld = [

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from scalefit.identifiability import Verdict
 from scalefit.report.text import facts, number, remarks, report, span, table
-from scalefit.uncertainty.compared import Comparison
+from scalefit.uncertainty.comparison import Comparison
 from scalefit.uncertainty.profile import Profile
 from scalefit.uncertainty.samples import Samples
 
@@ -25,12 +25,13 @@ NONE = (math.nan, math.nan)
 @facts.register(Comparison)
 def comparison_facts(result: Comparison) -> dict[str, Any]:
     """Intervals by method and parameter, which to trust, and what speaks against the others."""
+    draws = result.samples.get(result.default)
     return {
         "level": result.settings.level,
         "default": result.trusted,
         "suits": result.default,
-        "by": result.samples[result.default].diagnostics["by"] if result.default in result.samples else result.plan.by,
-        "reason": result.plan.reason,
+        "by": "row" if result.default == "pairs" else draws.diagnostics["by"] if draws else result.grouping.by,
+        "reason": result.grouping.reason,
         "estimates": result.fit.params,
         "intervals": result.intervals,
         "endpoint_errors": {
@@ -39,7 +40,7 @@ def comparison_facts(result: Comparison) -> dict[str, Any]:
         },
         "standard_errors": _standard_errors(result),
         "diagnostics": _diagnostics(result),
-        "dependence": {name: test.document() for name, test in result.plan.tests.items()},
+        "dependence": {name: test.document() for name, test in result.grouping.tests.items()},
         "verdicts": result.fit.verdicts,
         "withheld": result.withheld,
         "reservations": result.reservations,
@@ -66,28 +67,30 @@ def _interval_table(result: Comparison, names: list[str]) -> RenderableType:
     estimates = ["-" if verdicts.get(n) is Verdict.NOT_DETERMINED else number(result.fit.params[n]) for n in names]
     rows = [["estimate", *estimates], ["the data say", *(verdicts.get(n, "fixed") for n in names)]]
     for method in sorted(result.intervals, key=lambda m: m != result.default):
-        cells = [span(result.intervals[method].get(n, NONE), 3) for n in names]
-        rows.append([method + (" *" if method == result.default else ""), *cells])
+        cells = [_cell(result, method, name) for name in names]
+        rows.append([method + (" *" if method == result.trusted else ""), *cells])
     return table(["", *names], rows)
 
 
 def _trust(result: Comparison) -> Text:
     level, suits = f"{result.settings.level:.0%} intervals. ", result.default
     if result.trusted is None:
+        if suits in result.intervals:
+            return Text.assemble((f"{level}None is to be trusted", "bold"), f": {suits} is doubted, as said below.")
         if suits in result.withheld:
             return Text.assemble((f"{level}None is to be trusted", "bold"), f": {suits} gives none, as said below.")
-        advice = f"add --method {suits}: {result.plan.reason}."
+        advice = f"add --method {suits}: {result.grouping.reason}."
         return Text.assemble((f"{level}None is to be trusted yet", "bold"), f"; {advice}")
     draws = result.samples.get(suits)
     by = f" by {draws.diagnostics['by']}" if draws is not None and suits == "cluster" else ""
-    return Text.assemble((f"{level}Trust {suits}{by} (*)", "bold"), f": {result.plan.reason}.")
+    return Text.assemble((f"{level}Trust {suits}{by} (*)", "bold"), f": {result.grouping.reason}.")
 
 
 def _sentences(result: Comparison) -> list[RenderableType]:
     sentences = [f"{names}: withheld, {reason}." for reason, names in _by_reason(result.withheld).items()]
     sentences += [
-        f"{names}: not claimed to hold the level, {reason}."
-        for reason, names in _by_reason(result.reservations).items()
+        f"{names}: in brackets, for it is not claimed to hold the level, {reason}."
+        for reason, names in _by_reason(_doubted(result)).items()
     ]
     sentences += [f"{method}: {_about(draws.diagnostics, len(draws))}." for method, draws in result.samples.items()]
     by_method: dict[str, list[str]] = {}
@@ -99,6 +102,16 @@ def _sentences(result: Comparison) -> list[RenderableType]:
         f"{method} disagrees with {result.default} on {', '.join(names)}." for method, names in by_method.items()
     ]
     return [Padding(Text(sentence), (0, 0, 0, 2)) for sentence in sentences]
+
+
+def _doubted(result: Comparison) -> dict[str, str]:
+    """Methods, with the parameters where these are not all, and why they are doubted."""
+    doubted: dict[str, str] = {}
+    for method, doubts in result.reservations.items():
+        for reason, names in _by_reason(doubts).items():
+            every = len(doubts) == len(result.intervals[method]) and len(set(doubts.values())) == 1
+            doubted[method if every else f"{method} ({names})"] = reason
+    return doubted
 
 
 def _by_reason(reasons: Mapping[str, str]) -> dict[str, str]:
@@ -147,6 +160,12 @@ def _diagnostics(result: Comparison) -> dict[str, Any]:
     if result.profiles:
         found["profile"] = {"calibration": next(iter(result.profiles.values())).calibration}
     return found
+
+
+def _cell(result: Comparison, method: str, name: str) -> str:
+    """An interval, in brackets where it is not claimed."""
+    shown = span(result.intervals[method].get(name, NONE), 3)
+    return shown if result.claimed(method, name) or name not in result.intervals[method] else f"({shown})"
 
 
 @facts.register(Samples)

@@ -20,8 +20,8 @@ from scalefit.fitting.derivatives import evaluate, gauss_newton
 from scalefit.fitting.fit import Fit
 from scalefit.fitting.starts import check_seed
 from scalefit.laws.law import Law
-from scalefit.uncertainty.groups import FEWEST_CLUSTERS, choose_method, group_labels
-from scalefit.uncertainty.refits import Refits, refit
+from scalefit.uncertainty.groups import FEWEST_CLUSTERS, choose_grouping, group_labels
+from scalefit.uncertainty.resampling import Refits, refit
 from scalefit.uncertainty.samples import check_level
 
 __all__ = ["Asymptotic", "asymptotic"]
@@ -94,14 +94,14 @@ def asymptotic(fit: Fit, *, by: str | None = None, seed: int = 0, simulations: i
     ----------
     fit : Fit
     by : str, optional
-        Clusters: ``"run"``, ``"shape"`` or a column; by default what `choose_method` finds.
+        Clusters: ``"run"``, ``"shape"`` or a column; by default what `choose_grouping` finds.
     seed : int
         Of the simulations behind `hessian_p`.
     simulations : int
         How many; 0 leaves `hessian_p` unknown.
     """
     check_seed(seed)
-    clusters = by or choose_method(fit).by
+    clusters = by or choose_grouping(fit).by
     optimum = fit.optimum
     free = {"gauss-newton": optimum.gauss_newton, "observed": optimum.observed, "robust": optimum.robust}
     degrees = dict.fromkeys(free, optimum.degrees)

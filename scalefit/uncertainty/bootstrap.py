@@ -24,9 +24,18 @@ from scalefit.execute import Progress, run_jobs
 from scalefit.fitting.fit import Fit
 from scalefit.fitting.starts import check_seed
 from scalefit.identifiability import Verdict
-from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Plan, choose_method, group_labels
-from scalefit.uncertainty.refits import Refits, Replicates, chunk_sizes, refit
-from scalefit.uncertainty.resampling import METHODS, Resampling, draw_chunk, jackknife_problem, plan_resampling
+from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Grouping, choose_grouping, group_labels
+from scalefit.uncertainty.resampling import (
+    METHODS,
+    Refits,
+    Replicates,
+    Resampling,
+    chunk_sizes,
+    draw_chunk,
+    jackknife_problem,
+    plan_resampling,
+    refit,
+)
 from scalefit.uncertainty.samples import Samples, check_level
 
 __all__ = ["bootstrap", "check_resamples"]
@@ -41,17 +50,12 @@ FEWEST_ROWS = 10
 
 FEWEST = 50
 
-L0_BY_SHAPE = (
-    "percentile intervals of L0 by shape held the truth in 89 % of simulated tables, where BCa ones held it in 94 %"
-)
-"""Measured for 95 % intervals on the rows of the Chinchilla table (the guide to intervals; 400 tables)."""
-
 
 @dataclass(frozen=True)
 class _Drawn:
     resampling: Resampling
     by: str
-    plan: Plan
+    grouping: Grouping
     replicates: Replicates
     asked: int
 
@@ -105,11 +109,14 @@ def bootstrap(
     check_resamples(n_resamples)
     check_seed(seed)
     _require_determined(fit)
-    plan = choose_method(fit)
-    method, by = _method_and_unit(plan, fit, method, by)
+    grouping = choose_grouping(fit)
+    method, by = _method_and_unit(grouping, fit, method, by)
     labels = group_labels(fit, by)
-    if by != "row":
-        _require_clusters(labels, by)
+    if by != "row" and (count := int(labels.max()) + 1) < FEWEST_CLUSTERS:
+        raise OptionError(
+            f"there are {count} clusters by {by} and at least {FEWEST_CLUSTERS} are needed: fewer give intervals that "
+            "are far too narrow; choose another unit, or pairs and expect too narrow intervals"
+        )
     refits = Refits.of(fit)
     resampling = plan_resampling(fit, refits, method, labels)
     sizes = chunk_sizes(n_resamples, len(fit.runs))
@@ -118,7 +125,7 @@ def bootstrap(
     replicates = Replicates.joined(run_jobs(draw_chunk, jobs, workers, progress))
     if not replicates.usable.any():
         raise FitError("no bootstrap replicate reached an optimum; fit a smaller law or fix a parameter", partial=fit)
-    return _samples(fit, _Drawn(resampling, by, plan, replicates, n_resamples), level)
+    return _samples(fit, _Drawn(resampling, by, grouping, replicates, n_resamples), level)
 
 
 def check_resamples(n_resamples: int) -> None:
@@ -130,7 +137,7 @@ def check_resamples(n_resamples: int) -> None:
 def _require_determined(fit: Fit) -> None:
     names = [name for name, verdict in fit.verdicts.items() if verdict is Verdict.NOT_DETERMINED]
     null = [name for name in names if not np.isfinite(fit.standard_errors[name]) and name not in fit.limits]
-    vanished = [name for name in null if name.startswith("c_") and fit.params[name] == 0]
+    vanished = [name for name in null if fit.law.parameter(name).is_coefficient and fit.params[name] == 0]
     if null and not vanished:
         raise FitError(
             f"the data do not determine {', '.join(null)}: replicates would be arbitrary numbers; "
@@ -139,9 +146,10 @@ def _require_determined(fit: Fit) -> None:
         )
 
 
-def _method_and_unit(plan: Plan, fit: Fit, method: str | None, by: str | None) -> tuple[str, str]:
+def _method_and_unit(grouping: Grouping, fit: Fit, method: str | None, by: str | None) -> tuple[str, str]:
     if method is None:
-        method, by = ("cluster", by) if by not in (None, "row") else (plan.method, plan.by)
+        method, by = ("cluster", by) if by not in (None, "row") else (grouping.bootstrap, grouping.by)
+        by = by if method == "cluster" else "row"
     if method not in METHODS:
         raise OptionError(f"unknown bootstrap {method!r}; choose {', '.join(METHODS)}")
     if method not in ("cluster", "wild-cluster"):
@@ -151,22 +159,17 @@ def _method_and_unit(plan: Plan, fit: Fit, method: str | None, by: str | None) -
     return method, by or ("run" if fit.runs.n_runs < len(fit.runs) else "shape")
 
 
-def _require_clusters(labels: NDArray[np.int64], by: str) -> None:
-    count = int(labels.max()) + 1
-    if count < FEWEST_CLUSTERS:
-        raise OptionError(
-            f"there are {count} clusters by {by} and at least {FEWEST_CLUSTERS} are needed: fewer give intervals that "
-            "are far too narrow; choose another unit, or pairs and expect too narrow intervals"
-        )
-
-
 def _samples(fit: Fit, drawn: _Drawn, level: float) -> Samples:
     refits, replicates = drawn.resampling.refits, drawn.replicates
     names = fit.law.parameter_names
     draws = refits.centred.plain(replicates.free[replicates.usable])
     shares = dict(zip(refits.centred.free_names, replicates.at_bound(refits).tolist(), strict=True))
     piled = {name: share for name, share in shares.items() if share > PILE_UP}
-    limits = {name: _one_sided(draws[:, names.index(name)], level) for name in piled if name in ("L0", *names[1::2])}
+    limits = {
+        p.name: _one_sided(draws[:, names.index(p.name)], level)
+        for p in fit.law.parameters
+        if p.name in piled and not p.is_coefficient
+    }
     corrections = {}
     if not piled and drawn.resampling.method in ("pairs", "cluster"):
         corrections = _corrections(fit, drawn.resampling, draws)
@@ -207,25 +210,22 @@ def _one_sided(values: Array, level: float) -> float:
 
 
 def _reservations(piled: dict[str, float], drawn: _Drawn, names: tuple[str, ...]) -> dict[str, str]:
-    """Doubts concern every parameter, but for what is known of L0 alone: a pile-up at a bound bends all of them."""
-    resampling = drawn.resampling
+    """What the replicates themselves say against their quantiles; it concerns every parameter, for a pile-up at a
+    bound bends all of them."""
     doubts = [f"{share:.0%} of the replicates have {name} at a bound" for name, share in piled.items()]
-    n_rows, n_free = len(resampling.labels), len(resampling.refits.point)
+    n_rows, n_free = len(drawn.resampling.labels), len(drawn.resampling.refits.point)
     if n_rows < FEWEST_ROWS * n_free:
         doubts.append(f"{n_rows} rows for {n_free} parameters are so few that replicates scatter too little")
-    doubted = dict.fromkeys(names, " and ".join(doubts)) if doubts else {}
-    if (resampling.method, drawn.by) == ("cluster", "shape") and "L0" in resampling.refits.centred.free_names:
-        doubted["L0"] = " and ".join([*doubts, L0_BY_SHAPE])
-    return doubted
+    return dict.fromkeys(names, " and ".join(doubts)) if doubts else {}
 
 
 def _diagnostics(drawn: _Drawn, shares: dict[str, float], limits: dict[str, float]) -> dict[str, Any]:
-    replicates, plan = drawn.replicates, drawn.plan
+    replicates, grouping = drawn.replicates, drawn.grouping
     return {
         "by": drawn.by,
         "n_units": drawn.resampling.n_units,
-        "default": {"method": plan.method, "by": plan.by, "reason": plan.reason},
-        "dependence": {name: test.document() for name, test in plan.tests.items()},
+        "default": {"method": grouping.bootstrap, "by": grouping.by, "reason": grouping.reason},
+        "dependence": {name: test.document() for name, test in grouping.tests.items()},
         "n_resamples": len(replicates),
         "degenerate": int(replicates.degenerate.sum()),
         "converged": float(replicates.converged[~replicates.degenerate].mean()),

@@ -1,34 +1,99 @@
-"""The intervals of several methods side by side, with the one to trust and why."""
+"""The intervals of several methods side by side, where they disagree, and which to trust and why."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from scalefit.errors import FitError, OptionError, ScalefitWarning
 from scalefit.execute import Progress
 from scalefit.fitting.fit import Fit
-from scalefit.uncertainty.asymptotic import Asymptotic, asymptotic
-from scalefit.uncertainty.bootstrap import bootstrap
-from scalefit.uncertainty.compared import Comparison, Interrupted, Interval
-from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Plan, choose_method, group_labels
-from scalefit.uncertainty.posterior.importance import importance_sample
-from scalefit.uncertainty.posterior.posterior import sample_posterior
-from scalefit.uncertainty.profile import Profile, profile
+from scalefit.uncertainty.asymptotic import Asymptotic
+from scalefit.uncertainty.groups import Grouping, choose_grouping
+from scalefit.uncertainty.methods import ALL_METHODS, FAST_METHODS, METHODS, Answer, Interval, Settings, Task
+from scalefit.uncertainty.profile import Profile
 from scalefit.uncertainty.samples import Samples
-from scalefit.uncertainty.settings import (
-    ALL_METHODS,
-    BOOTSTRAPS,
-    FAST_METHODS,
-    POSTERIORS,
-    ROW_METHODS,
-    ROW_THEORIES,
-    THEORIES,
-    Settings,
-)
 
 __all__ = ["ALL_METHODS", "FAST_METHODS", "Comparison", "Interrupted", "Settings", "compare_intervals"]
+
+DISAGREE = 1.5
+"""Intervals disagree when one is so many times as wide as the other, or misses the other's centre."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Intervals by method and parameter.
+
+    Attributes
+    ----------
+    fit : Fit
+    settings : Settings
+    grouping : Grouping
+        Which rows depend on each other, or the clusters asked for, and why.
+    default : str
+        The method that suits the table.
+    intervals : mapping of str to mapping of str to (float, float)
+        Method -> parameter -> interval in plain units; an open end is infinite. ``"pairs-bca"`` and
+        ``"cluster-bca"`` stand beside the percentile intervals where they exist.
+    samples, profiles : mappings
+        The draws and curves behind them, by method and by parameter.
+    theory : Asymptotic or None
+    withheld : mapping of str to str
+        Method -> why it gives no interval on this table.
+    reservations : mapping of str to mapping of str to str
+        Method -> parameter -> why its interval is not claimed to hold its level.
+    warnings : tuple of ScalefitWarning
+    """
+
+    fit: Fit
+    settings: Settings
+    grouping: Grouping
+    default: str
+    intervals: Mapping[str, Mapping[str, Interval]]
+    samples: Mapping[str, Samples]
+    profiles: Mapping[str, Profile]
+    theory: Asymptotic | None
+    withheld: Mapping[str, str]
+    reservations: Mapping[str, Mapping[str, str]]
+    warnings: tuple[ScalefitWarning, ...]
+
+    def claimed(self, method: str, name: str) -> bool:
+        """Whether the interval of a parameter is there and claimed to hold its level."""
+        return name in self.intervals.get(method, {}) and name not in self.reservations.get(method, {})
+
+    @property
+    def trusted(self) -> str | None:
+        """The default where it claims an interval; None where it was not asked for, is withheld or disowned."""
+        return self.default if any(self.claimed(self.default, name) for name in self.fit.params) else None
+
+    def disagreements(self) -> list[dict[str, Any]]:
+        """Where a method's interval differs from the default's: in width, or in not holding its centre."""
+        found = []
+        trusted = self.intervals.get(self.default, {})
+        for method, intervals in self.intervals.items():
+            for name, (low, high) in intervals.items():
+                if method == self.default or name not in trusted:
+                    continue
+                ratio, apart = _difference((low, high), trusted[name], self.fit.law.parameter(name).in_logs)
+                if apart or not 1 / DISAGREE <= ratio <= DISAGREE:
+                    found.append({"method": method, "parameter": name, "width_ratio": ratio, "apart": apart})
+        return found
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during `compare_intervals`; nothing of what was finished is lost.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        The methods that were finished; the others are withheld.
+    """
+
+    def __init__(self, comparison: Comparison) -> None:
+        super().__init__("interrupted")
+        self.comparison = comparison
 
 
 def compare_intervals(
@@ -43,8 +108,8 @@ def compare_intervals(
     ----------
     fit : Fit
     methods : sequence of str
-        Of `ALL_METHODS`. ``"cluster"``, ``"wild-cluster"`` and ``"cluster-robust"`` are withheld where there are too
-        few clusters.
+        Of the table `scalefit.uncertainty.methods.METHODS`. Those that go by clusters are withheld where there are
+        too few.
     settings : Settings, optional
     progress : callable, optional
         Given the name of a method it returns what that method reports its progress to.
@@ -58,180 +123,78 @@ def compare_intervals(
     """
     settings = settings or Settings()
     for method in methods:
-        if method not in ALL_METHODS:
-            raise OptionError(f"unknown method {method!r}; choose of {', '.join(ALL_METHODS)}, or all")
-    if settings.by is not None:
-        group_labels(fit, settings.by)
-    run = _Run(fit, settings, progress)
+        if method not in METHODS:
+            raise OptionError(f"unknown method {method!r}; choose of {', '.join(METHODS)}, or all")
+    found = choose_grouping(fit)
+    grouping = found if settings.by is None else choose_grouping(fit, settings.by)
+    collected = _Collected(Task(fit, settings, grouping, progress), found)
     waiting = list(dict.fromkeys(methods))
     try:
-        while waiting and not run.cut_short:
-            run.try_to_add(waiting[0])
+        while waiting and not collected.cut_short:
+            collected.add(waiting[0])
             del waiting[0]
     except KeyboardInterrupt:
-        run.withheld |= dict.fromkeys(waiting, "interrupted before it was finished")
-        raise Interrupted(run.comparison()) from None
-    if run.cut_short:
-        run.withheld |= dict.fromkeys(waiting, "interrupted before it was begun")
-        raise Interrupted(run.comparison())
-    return run.comparison()
+        collected.withheld |= dict.fromkeys(waiting, "interrupted before it was finished")
+        raise Interrupted(collected.comparison()) from None
+    if collected.cut_short:
+        collected.withheld |= dict.fromkeys(waiting, "interrupted before it was begun")
+        raise Interrupted(collected.comparison())
+    return collected.comparison()
 
 
-class _Run:
-    """Collects what the methods give; lives only inside `compare_intervals`."""
+@dataclass
+class _Collected:
+    """What the methods have given so far; lives only inside `compare_intervals`."""
 
-    def __init__(self, fit: Fit, settings: Settings, progress: Callable[[str], Progress | None] | None) -> None:
-        self.fit, self.settings, self.progress = fit, settings, progress
-        self.found = choose_method(fit)
-        self.plan = self.found if settings.by is None else _asked(settings.by, self.found)
-        self.by = self.plan.by if self.plan.by != "row" else None
-        self.theory: Asymptotic | None = None
-        self.intervals: dict[str, dict[str, Interval]] = {}
-        self.samples: dict[str, Samples] = {}
-        self.profiles: dict[str, Profile] = {}
-        self.withheld: dict[str, str] = {}
-        self.reservations: dict[str, str] = {}
-        self.warnings: list[ScalefitWarning] = []
-
-    @property
-    def free(self) -> list[str]:
-        """Parameters that have an interval."""
-        constraints = self.fit.constraints
-        wanted = self.settings.names or tuple(self.fit.params)
-        return [n for n in wanted if constraints.ties.get(n, n) not in constraints.fixed]
+    task: Task
+    found: Grouping
+    answers: dict[str, Answer] = field(default_factory=dict)
+    withheld: dict[str, str] = field(default_factory=dict)
 
     @property
     def cut_short(self) -> bool:
         """Whether Ctrl-C ended a bootstrap before all of its replicates."""
-        return any(warning.code == "interrupted" for warning in self.warnings)
+        return any(warning.code == "interrupted" for answer in self.answers.values() for warning in answer.warnings)
 
-    def try_to_add(self, method: str) -> None:
+    def add(self, method: str) -> None:
         """Run one method, or note why it gives nothing on this table."""
         try:
-            self.add(method)
+            self.answers[method] = METHODS[method].answer(self.task)
         except (FitError, OptionError) as error:
             self.withheld[method] = str(error)
 
-    def add(self, method: str) -> None:
-        """Run one method."""
-        rows_share_runs = self.fit.runs.n_runs < len(self.fit.runs)
-        if method in ROW_THEORIES and rows_share_runs:
-            self.withheld[method] = "it takes every row for independent, and here rows share runs"
-            return
-        shared = self.by or self.found.by
-        if (method in ROW_METHODS and shared != "row") or (method in POSTERIORS and shared == "shape"):
-            self.reservations[method] = f"it takes rows of one {shared} for independent, which they are not"
-        report = self.progress(method) if self.progress else None
-        if method in BOOTSTRAPS:
-            self._add_bootstrap(method, report)
-        elif method == "profile":
-            self._add_profile(report)
-        elif method in THEORIES:
-            self._add_theory(method)
-        elif method == "posterior":
-            self._add_samples(method, sample_posterior(self.fit, seed=self.settings.seed, progress=report))
-        elif method == "importance":
-            self._add_samples(method, importance_sample(self.fit, seed=self.settings.seed))
-        elif self.by in (None, "run"):
-            self.withheld[method] = "it is for rows that depend within a shape"
-        else:
-            self._add_samples(method, importance_sample(self.fit, seed=self.settings.seed, by=str(self.by)))
-
-    def _add_bootstrap(self, method: str, report: Progress | None) -> None:
-        clustered = method in ("cluster", "wild-cluster")
-        settings = self.settings
-        by = (self.by or ("shape" if self._has_shapes() else None)) if clustered else None
-        if clustered and by is None:
-            self.withheld[method] = self._no_clusters()
-            return
-        draws = bootstrap(
-            self.fit,
-            settings.n_resamples,
-            method=method,
-            by=by,
-            seed=settings.seed,
-            level=settings.level,
-            workers=settings.workers,
-            progress=report,
-        )
-        self._add_samples(method, draws)
-        bca = {n: draws.interval(n, kind="bca") for n in self.free if n in draws.corrections}
-        if bca:
-            self.intervals[f"{method}-bca"] = bca
-
-    def _no_clusters(self) -> str:
-        if self.settings.by == "row":
-            return "rows are taken one by one, as asked"
-        if self.by is not None:
-            return f"there are fewer than {FEWEST_CLUSTERS} clusters by {self.by}"
-        if self.fit.runs.n_runs < len(self.fit.runs):
-            return f"{self.fit.runs.n_runs} runs are too few to resample ({FEWEST_CLUSTERS} needed)"
-        return f"there are no {FEWEST_CLUSTERS} runs or shapes that rows share"
-
-    def _has_shapes(self) -> bool:
-        if self.settings.by == "row":
-            return False
-        try:
-            labels = group_labels(self.fit, "shape")
-        except OptionError:
-            return False
-        return FEWEST_CLUSTERS <= int(labels.max()) + 1 < len(labels)
-
-    def _add_samples(self, method: str, draws: Samples) -> None:
-        self.samples[method] = draws
-        self.intervals[method] = {n: draws.interval(n, self.settings.level) for n in self.free}
-        if draws.reservations:
-            reasons = [self.reservations[method]] if method in self.reservations else []
-            self.reservations[method] = "; ".join(dict.fromkeys([*reasons, *draws.reservations.values()]))
-        self.warnings += [w for w in draws.warnings if w not in self.warnings]
-
-    def _add_profile(self, report: Progress | None) -> None:
-        theory = self._theory()
-        profiles = {}
-        for i, name in enumerate(self.free):
-            profiles[name] = profile(self.fit, name, self.settings.level, theory=theory)
-            if report is not None:
-                report(i + 1, len(self.free))
-        self.profiles = profiles
-        self.intervals["profile"] = {name: found.interval for name, found in self.profiles.items()}
-
-    def _add_theory(self, method: str) -> None:
-        theory = self._theory()
-        kind = THEORIES[method]
-        if kind not in theory.covariances:
-            self.withheld[method] = self._no_clusters()
-            return
-        level = self.settings.level
-        all_of_them = {n: theory.interval(n, kind, level) for n in self.free}
-        self.intervals[method] = {n: ends for n, ends in all_of_them.items() if not math.isnan(ends[0])}
-
-    def _theory(self) -> Asymptotic:
-        if self.theory is None:
-            self.theory = asymptotic(
-                self.fit, by=self.plan.by, seed=self.settings.seed, simulations=self.settings.simulations
-            )
-            self.warnings += self.theory.warnings
-        return self.theory
-
     def comparison(self) -> Comparison:
         """Everything collected."""
+        task, answers = self.task, self.answers
+        reservations = {
+            label: METHODS[method].reservations(task, self.found, label, answer.samples)
+            for method, answer in answers.items()
+            for label in answer.intervals
+        }
+        warnings = [warning for answer in answers.values() for warning in answer.warnings]
         return Comparison(
-            fit=self.fit,
-            settings=self.settings,
-            plan=self.plan,
-            default=self.plan.method,
-            intervals=MappingProxyType(self.intervals),
-            samples=MappingProxyType(self.samples),
-            profiles=MappingProxyType(self.profiles),
-            theory=self.theory,
-            withheld=MappingProxyType(self.withheld),
-            reservations=MappingProxyType(self.reservations),
-            warnings=(*self.fit.warnings, *self.warnings),
+            fit=task.fit,
+            settings=task.settings,
+            grouping=task.grouping,
+            default="pairs" if task.grouping.by == "row" else "cluster",
+            intervals={label: dict(ends) for a in answers.values() for label, ends in a.intervals.items()},
+            samples={method: a.samples for method, a in answers.items() if a.samples is not None},
+            profiles={name: curve for a in answers.values() for name, curve in a.profiles.items()},
+            theory=vars(task).get("theory"),  # None where no method has looked at it
+            withheld=dict(self.withheld),
+            reservations={label: doubts for label, doubts in reservations.items() if doubts},
+            warnings=(*task.fit.warnings, *(w for i, w in enumerate(warnings) if w not in warnings[:i])),
         )
 
 
-def _asked(by: str, found: Plan) -> Plan:
-    """The plan for clusters that were asked for."""
-    if by == "row":
-        return Plan("pairs", by, "rows are taken one by one, as asked", found.tests)
-    return Plan("cluster", by, f"rows are grouped by {by}, as asked", found.tests)
+def _difference(one: Interval, other: Interval, log: bool) -> tuple[float, bool]:
+    """Ratio of the widths (of ln c for coefficients), and whether one misses the centre of the other."""
+    if log and min(*one, *other) > 0:
+        one, other = (math.log(one[0]), math.log(one[1])), (math.log(other[0]), math.log(other[1]))
+    widths = one[1] - one[0], other[1] - other[0]
+    if not all(math.isfinite(width) for width in widths):
+        return (1.0 if widths[0] == widths[1] else math.inf if math.isinf(widths[0]) else 0.0), False
+    if widths[1] == 0:
+        return (1.0 if widths[0] == 0 else math.inf), one != other
+    centre = (other[0] + other[1]) / 2
+    return widths[0] / widths[1], not one[0] <= centre <= one[1]

@@ -13,7 +13,7 @@ from scipy import stats
 from scalefit.errors import OptionError
 from scalefit.fitting.fit import Fit
 
-__all__ = ["FEWEST_CLUSTERS", "Dependence", "Plan", "choose_method", "group_labels", "test_dependence"]
+__all__ = ["FEWEST_CLUSTERS", "Dependence", "Grouping", "choose_grouping", "group_labels", "test_dependence"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -59,24 +59,29 @@ class Dependence:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The bootstrap that suits a table, and why.
+class Grouping:
+    """Which rows of a table depend on each other, and how that is known.
 
     Attributes
     ----------
-    method : str
-        ``"pairs"`` or ``"cluster"``.
     by : str
-        Resampling unit: ``"row"``, ``"run"`` or ``"shape"``.
+        Rows that may resemble each other: those of one ``"run"``, ``"shape"`` or value of a column; ``"row"`` where
+        each stands alone.
+    n_groups : int
     reason : str
         One sentence.
     tests : mapping of str to Dependence
     """
 
-    method: str
     by: str
+    n_groups: int
     reason: str
     tests: Mapping[str, Dependence]
+
+    @property
+    def bootstrap(self) -> str:
+        """The bootstrap that suits: by clusters where there are enough, else by rows."""
+        return "cluster" if self.by != "row" and self.n_groups >= FEWEST_CLUSTERS else "pairs"
 
 
 def group_labels(fit: Fit, by: str) -> Labels:
@@ -136,23 +141,32 @@ def test_dependence(fit: Fit, by: str) -> Dependence | None:
 test_dependence.__test__ = False  # type: ignore[attr-defined]
 
 
-def choose_method(fit: Fit) -> Plan:
-    """Choose the resampling unit: runs where rows share them, shapes where their residuals do, rows else."""
+def choose_grouping(fit: Fit, by: str | None = None) -> Grouping:
+    """Group by what was asked for; else by runs where rows share them, by shapes where their residuals do, or not.
+
+    Raises
+    ------
+    OptionError
+        If what was asked for is no grouping of this table.
+    """
     n, n_runs = len(fit.runs), fit.runs.n_runs
     has_shape = any(name != "tokens" for name in fit.law.columns)
-    found = {by: test_dependence(fit, by) for by in ("run", *(["shape"] if has_shape else []))}
-    tests = {by: test for by, test in found.items() if test is not None}
+    found = {unit: test_dependence(fit, unit) for unit in ("run", *(["shape"] if has_shape else []))}
+    tests = {unit: test for unit, test in found.items() if test is not None}
+    if by is not None:
+        n_groups = int(group_labels(fit, by).max()) + 1
+        return Grouping(
+            by, n_groups, f"rows are {'taken one by one' if by == 'row' else f'grouped by {by}'}, as asked", tests
+        )
     if n_runs < n:
-        if n_runs >= FEWEST_CLUSTERS:
-            reason = f"the {n} rows belong to {n_runs} runs, and rows of one run share its luck"
-            return Plan("cluster", "run", reason, tests)
-        reason = f"rows share runs, but {n_runs} runs are too few to resample ({FEWEST_CLUSTERS} needed)"
-        return Plan("pairs", "row", reason + "; expect these intervals to be too narrow", tests)
+        return Grouping(
+            "run", n_runs, f"the {n} rows belong to {n_runs} runs, and rows of one run share its luck", tests
+        )
     shape = tests.get("shape")
     if shape is not None and shape.dependent and shape.n_groups >= FEWEST_CLUSTERS:
         reason = (
             f"residuals correlate within shape (intraclass correlation {shape.intraclass:.2f}, F {shape.f:.1f}, "
             f"p {shape.p_value:.0e}), so that rows are not independent"
         )
-        return Plan("cluster", "shape", reason, tests)
-    return Plan("pairs", "row", "nothing in the table speaks against independent rows", tests)
+        return Grouping("shape", shape.n_groups, reason, tests)
+    return Grouping("row", n, "nothing in the table speaks against independent rows", tests)

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from scalefit.fitting.derivatives import evaluate, gauss_newton
 from scalefit.fitting.fit import Fit
-from scalefit.uncertainty.refits import Refits
+from scalefit.uncertainty.resampling import Refits
 
 __all__ = ["Held"]
 

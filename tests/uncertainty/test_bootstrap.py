@@ -16,9 +16,8 @@ from scalefit.fitting.fit import fit
 from scalefit.laws.constraints import Constraints
 from scalefit.runs import Runs
 from scalefit.uncertainty.bootstrap import bootstrap
-from scalefit.uncertainty.groups import choose_method, group_labels, test_dependence
-from scalefit.uncertainty.refits import Refits, refit
-from scalefit.uncertainty.resampling import jackknife_problem, plan_resampling
+from scalefit.uncertainty.groups import choose_grouping, group_labels, test_dependence
+from scalefit.uncertainty.resampling import Refits, jackknife_problem, plan_resampling, refit
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +171,7 @@ def test_too_few_clusters_and_unknown_options_are_refused(chin203_fit):
     table = fit(Runs.from_columns({**t27_columns(0.002), "run": np.repeat(np.arange(9), 3)}))
     with pytest.raises(OptionError, match="9 clusters by run and at least 15"):
         bootstrap(table, method="cluster", by="run")
-    assert choose_method(table).method == "pairs"
+    assert choose_grouping(table).bootstrap == "pairs"
     with pytest.raises(OptionError, match="unknown bootstrap 'bayes'"):
         bootstrap(chin203_fit, method="bayes")
     with pytest.raises(OptionError, match="number of resamples is 10"):

@@ -13,7 +13,9 @@ import pytest
 
 from scalefit.cli import main
 from scalefit.errors import OptionError
-from scalefit.uncertainty import comparison
+from scalefit.report.ci import comparison_report
+from scalefit.report.text import render
+from scalefit.uncertainty import comparison, methods
 from scalefit.uncertainty.comparison import Settings
 from scalefit.uncertainty.samples import Samples
 
@@ -62,9 +64,29 @@ def test_the_document_has_its_keys(chinchilla):
     assert chinchilla["diagnostics"]["pairs"]["converged"] == 1
     assert chinchilla["standard_errors"]["gauss-newton"]["alpha_depth"] == pytest.approx(0.287, abs=1e-3)
     assert chinchilla["standard_errors"]["observed"]["alpha_depth"] == pytest.approx(0.202, abs=1e-3)
-    assert set(chinchilla["reservations"]) == {"pairs", "cluster", "profile", "wald", "importance"}
-    assert "percentile intervals of L0" in chinchilla["reservations"]["cluster"]
+    by_row = ("pairs", "pairs-bca", "profile", "wald", "importance")  # rows of a shape resemble each other
+    assert set(chinchilla["reservations"]) == {"cluster", *by_row}
+    assert all(set(chinchilla["reservations"][method]) == set(chinchilla["estimates"]) for method in by_row)
+    (doubt,) = chinchilla["reservations"]["cluster"].items()
+    assert doubt[0] == "L0"
+    assert "percentile intervals of L0 by shape are too narrow" in doubt[1]
+    assert "89 %" in doubt[1]
     assert "curvature-disagrees" in [w["code"] for w in chinchilla["warnings"]]
+
+
+def test_what_is_starred_is_not_disowned_and_figures_stay_at_their_level(chin203_fit):
+    for level in (0.95, 0.9):
+        found = comparison.compare_intervals(chin203_fit, ("cluster",), Settings(level, 60))
+        assert found.trusted == "cluster"
+        assert found.claimed("cluster", "alpha_depth")
+        assert not found.claimed("cluster", "L0")
+        assert found.claimed("cluster-bca", "L0")
+        assert ("89 %" in found.reservations["cluster"]["L0"]) == (level == 0.95)
+        text = render(comparison_report(found))
+        row = next(line for line in text.splitlines() if line.startswith("cluster *"))
+        assert row.count("(") == 1  # that of L0
+        assert "cluster (L0): in brackets" in text
+        assert ("89 %" in text) == (level == 0.95)
 
 
 def test_disagreement_is_flagged(chinchilla):
@@ -88,7 +110,8 @@ def test_the_draws_are_written_and_not_overwritten(run):
 
 def test_gemstones_shows_the_naive_interval_beside_and_withholds_what_needs_independent_rows(run):
     found = json.loads(run("gemstones", "--method", "pairs,cluster,profile,wald", "--json"))
-    assert (found["default"], found["by"]) == ("cluster", "run")
+    assert (found["suits"], found["by"]) == ("cluster", "run")
+    assert found["default"] is None  # a third of the replicates have L0 at its bound
     assert set(found["withheld"]) == {"profile", "wald"}
     widths = {
         method: {name: np.ptp(found["intervals"][method][name]) for name in ("alpha_width", "alpha_tokens")}
@@ -156,7 +179,7 @@ def test_a_method_without_a_row_is_not_recommended(run):
     for name in ("a.csv", "b.csv"):
         (run.folder / name).write_text("\n".join(lines))
     two_runs = run("a.csv", "b.csv", "--method", "cluster", status=3)
-    assert "None is to be trusted yet; add --method pairs" in two_runs
+    assert "None is to be trusted: cluster gives none" in two_runs
     assert "cluster: withheld, 2 runs are too few to resample (15 needed)" in two_runs
     assert "(*)" not in two_runs
     few = run("a.csv", "--by", "width", "--method", "cluster,cluster-robust,wald")
@@ -165,16 +188,17 @@ def test_a_method_without_a_row_is_not_recommended(run):
     found = json.loads(run("a.csv", "--method", "wald", "--json"))
     assert (found["default"], found["suits"]) == (None, "pairs")
     asked = json.loads(run(*CHIN, "--by", "row", "--method", "pairs,cluster", "--resamples", "60", "--json"))
-    assert (asked["default"], asked["by"], asked["reason"]) == ("pairs", "row", "rows are taken one by one, as asked")
+    assert (asked["suits"], asked["by"], asked["reason"]) == ("pairs", "row", "rows are taken one by one, as asked")
+    assert asked["default"] is None  # the residuals speak against it
     assert set(asked["withheld"]) == {"cluster"}
-    assert "rows of one shape" in asked["reservations"]["pairs"]
+    assert "rows of one shape" in asked["reservations"]["pairs"]["alpha_depth"]
 
 
 def test_ctrl_c_prints_the_finished_methods_and_one_line(monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(comparison, "sample_posterior", interrupted)
+    monkeypatch.setattr(methods, "sample_posterior", interrupted)
     words = (*CHIN, "--method", "wald,posterior,importance", "--json")
     status, out, err = in_process(monkeypatch, capsys, *words)
     assert status == 130
