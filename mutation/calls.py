@@ -26,7 +26,7 @@ class Calls:
     root : Path
         Functions of files below it are noted, as ``path::qualified.name``.
     output : Path
-        JSON: test -> its seconds and functions.
+        JSON: test -> its seconds and functions; null for one that fails.
     """
 
     def __init__(self, root: Path, output: Path) -> None:
@@ -34,7 +34,7 @@ class Calls:
         self.codes: dict[int, CodeType] = {}
         self.fixtures: dict[Any, set[int]] = {}
         self.tests: dict[str, tuple[float, set[int]]] = {}
-        self.stack: list[set[int]] = []
+        self.failed: set[str] = set()
 
     @contextmanager
     def watching(self, seen: set[int]) -> Iterator[None]:
@@ -68,12 +68,17 @@ class Calls:
         self.tests[item.nodeid] = time.process_time() - start, seen
         return result
 
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid)
+
     def pytest_sessionfinish(self) -> None:
         names = {number: self.name_of(code) for number, code in self.codes.items()}
-        found = {
+        found: dict[str, dict[str, Any] | None] = {
             test: {"seconds": seconds, "functions": sorted({name for n in seen if (name := names[n])})}
             for test, (seconds, seen) in self.tests.items()
         }
+        found |= dict.fromkeys(self.failed)
         self.output.write_text(json.dumps(found), encoding="utf-8")
 
     def name_of(self, code: CodeType) -> str | None:
