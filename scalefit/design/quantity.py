@@ -13,9 +13,8 @@ from scalefit.expressions import did_you_mean
 from scalefit.fitting.fit import Fit
 from scalefit.laws.law import Law
 from scalefit.optimal.budget import Budget, Space, read_number
-from scalefit.optimal.plan import Plan
 from scalefit.optimal.search import find_shapes
-from scalefit.optimal.terms import ShapeLaw
+from scalefit.optimal.tradeoff import TermsInLogs, Tradeoff
 
 __all__ = ["Quantity", "parse_quantity"]
 
@@ -69,8 +68,8 @@ def parse_quantity(text: str, fit: Fit, space: Space | None = None) -> Quantity:
     if not at and name in law.parameter_names:
         if name in fit.constraints.fixed:
             raise OptionError(f"{name} is fixed, so that no run would change it; choose a parameter that is estimated")
-        log = name.startswith("c_")
-        return Quantity(text, log, lambda params: math.log(params[name]) if log else params[name])
+        parameter = law.parameter(name)
+        return Quantity(text, parameter.in_logs, lambda params: float(parameter.inner(params[name])))
     if name == "loss" and at:
         return _loss(text, law, _settings(settings, text))
     if name in SHAPE and at:
@@ -112,7 +111,7 @@ def _shape(text: str, name: str, law: Law, limits: dict[str, float], space: Spac
         raise OptionError(f"quantity {text!r}: tokens follow from a compute budget; give flops")
 
     def value(params: Mapping[str, float]) -> float:
-        shapes = find_shapes(Plan(ShapeLaw.of(law, params), budget, space))
+        shapes = find_shapes(Tradeoff(TermsInLogs.of(law, params), budget, space))
         found = {"ratio": shapes.log_ratio, "width": shapes.log_width, "depth": shapes.log_depth}
         chosen = shapes.log_tokens if name == "tokens" else found[name]
         assert chosen is not None

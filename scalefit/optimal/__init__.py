@@ -1,10 +1,8 @@
 """The best width, depth and tokens for a budget, and how sure the data are of them."""
 
-from scalefit.optimal.budget import Budget, Space, parse_budgets
+from scalefit.optimal.budget import Budget, Serving, Space, parse_budgets, parse_serving
 from scalefit.optimal.counts import BLOCKS, PRESETS, Count, Transformer, count_blocks, parse_count
-from scalefit.optimal.feasible import FeasibleShape, Rounding
-from scalefit.optimal.flatness import Flatness
-from scalefit.optimal.serving import Serving, parse_serving
+from scalefit.optimal.neighbours import FeasibleShape, Flatness, Rounding
 from scalefit.optimal.shape import OptimalShape, ShapeIntervals, optimal_shape
 from scalefit.optimal.sweep import ShapeSweep, sweep_shapes
 

@@ -1,4 +1,14 @@
-"""What the next model may cost, and the shapes that this leaves."""
+"""What the next model may cost, in training and where it is served, and the shapes that this leaves.
+
+A served model costs memory of weights and cache, and time of a generated token,
+
+    bytes   = b_w N + b_c C_kv T B                                                             (1)
+    seconds = bytes / bandwidth + l t_layer                                                     (2)
+
+with N parameters, C_kv cached numbers per token of context, T tokens of context, B sequences at once and l layers.
+Equation (2) is the time to read everything once, which bounds decoding at small batches (Pope et al. 2022,
+section 2), plus a fixed time per layer that the next layer waits for. It leaves arithmetic and networks out.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +20,10 @@ from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
 from scalefit.ingest.numbers import Locale, parse_number
-from scalefit.optimal.counts import BLOCKS, Count
-from scalefit.optimal.serving import Serving
-from scalefit.optimal.sizes import Size
+from scalefit.optimal.counts import BLOCKS, Count, parse_settings
+from scalefit.optimal.sizes import Posynomial, Size, add_sizes
 
-__all__ = ["Budget", "Limit", "Space", "parse_budgets", "parse_values", "read_number"]
+__all__ = ["Budget", "Limit", "Serving", "Space", "parse_budgets", "parse_serving", "parse_values", "read_number"]
 
 Array = NDArray[np.float64]
 Range = tuple[float, float]
@@ -80,6 +89,61 @@ class Budget:
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {value:.6g}" for name, value in self.given.items())
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Where and how a model is served.
+
+    Parameters
+    ----------
+    bytes_per_param, bytes_per_cached : float
+        2 for 16-bit numbers.
+    context : float
+        Tokens of context held in the cache of each sequence.
+    batch : float
+        Sequences decoded at once.
+    bandwidth : float
+        Bytes read per second.
+    layer_seconds : float
+        Time per layer that does not shrink with its width, seconds.
+
+    Examples
+    --------
+    >>> from scalefit.optimal.counts import BLOCKS
+    >>> round(Serving(context=8192).memory(BLOCKS)(4096, 32).item() / 1e9, 2)
+    17.18
+    """
+
+    bytes_per_param: float = 2.0
+    bytes_per_cached: float = 2.0
+    context: float = 0.0
+    batch: float = 1.0
+    bandwidth: float = 2e12
+    layer_seconds: float = 1e-5
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value, zero = getattr(self, f.name), f.name in ("context", "layer_seconds")
+            if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
+                raise OptionError(f"serving: {f.name} is {value:g} and must be {'zero or ' if zero else ''}positive")
+
+    def __str__(self) -> str:
+        return ", ".join(f"{f.name}={getattr(self, f.name):g}" for f in fields(self))
+
+    def memory(self, count: Count) -> Size:
+        """Bytes of weights and cache, equation (1)."""
+        weights = count.params.scaled(self.bytes_per_param)
+        if self.context == 0:
+            return weights
+        return add_sizes([weights, count.cache.scaled(self.bytes_per_cached * self.context * self.batch)])
+
+    def latency(self, count: Count) -> Size:
+        """Seconds per generated token, equation (2)."""
+        reading = self.memory(count).scaled(1 / self.bandwidth)
+        if self.layer_seconds == 0:
+            return reading
+        return add_sizes([reading, Posynomial(((self.layer_seconds, 0, 1),))])
 
 
 @dataclass(frozen=True)
@@ -153,6 +217,11 @@ class Space:
         """Whether every size is known to be convex in logarithms."""
         sizes = (self.count.params, self.count.training_flops, self.serving.memory(self.count))
         return all(size.convex for size in sizes)
+
+
+def parse_serving(text: str) -> Serving:
+    """Read settings such as ``"context=8192,batch=4,bandwidth=3.35e12"``."""
+    return Serving(**parse_settings(text, Serving(), "serving"))
 
 
 def parse_budgets(text: str, name: str) -> tuple[float, ...]:

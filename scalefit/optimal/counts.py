@@ -14,7 +14,7 @@ context, and training takes three forward passes (Hoffmann et al. 2022, appendix
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefit.errors import OptionError
 from scalefit.expressions import did_you_mean
-from scalefit.optimal.sizes import Posynomial, Size
-from scalefit.optimal.written import read_size
+from scalefit.optimal.sizes import Posynomial, Size, read_size
 
-__all__ = ["BLOCKS", "PRESETS", "Count", "Transformer", "count_blocks", "count_by_expression", "parse_count"]
+__all__ = ["BLOCKS", "PRESETS", "Count", "Transformer", "count_blocks", "parse_count", "parse_settings"]
 
 Array = NDArray[np.float64]
 
@@ -180,26 +179,6 @@ PRESETS = {
 """Architectures by name; their settings can be replaced, as in ``llama:vocabulary=128256,heads_per_kv=4``."""
 
 
-def count_by_expression(params: str, training_flops: str | None = None) -> Count:
-    """Count by an arithmetic expression of `width` and `depth`, such as ``"12*width**2*depth + 64000*width"``.
-
-    Parameters
-    ----------
-    params : str
-        Parameters; a smooth function that grows with both.
-    training_flops : str, optional
-        Operations of training per token; 6 a parameter if not given.
-
-    Raises
-    ------
-    OptionError
-        If an expression is malformed, names anything else, or does not grow with width and depth.
-    """
-    size = read_size(params)
-    training = read_size(training_flops) if training_flops else size.scaled(2 * TRAINING)
-    return Count(params, size, training, training.scaled(1 / TRAINING), Posynomial(((2, 1, 1),)))
-
-
 def parse_count(text: str | Count | Transformer) -> Count:
     """Read a count from its written form.
 
@@ -232,40 +211,45 @@ def parse_count(text: str | Count | Transformer) -> Count:
             raise OptionError(f"count {text!r}: {written.removesuffix('m2l')!r} is not a number") from None
     name, _, settings = written.partition(":")
     if name in PRESETS:
-        return _replaced(PRESETS[name], settings, written).count(written)
+        base = PRESETS[name]
+        return replace(base, **parse_settings(settings, base, f"count {written!r}")).count(written)
     if "width" not in written:
         raise OptionError(
             f"unknown count {text!r}{did_you_mean(name, PRESETS)}; write 12m2l, one of {', '.join(PRESETS)} "
             "with settings such as llama:vocabulary=128256, or an expression of width and depth"
         )
-    params, _, flops = written.partition(";")
-    return count_by_expression(params.strip(), flops.strip() or None)
+    expression, _, flops = written.partition(";")
+    params = read_size(expression.strip())
+    training = read_size(flops.strip()) if flops.strip() else params.scaled(2 * TRAINING)
+    return Count(expression.strip(), params, training, training.scaled(1 / TRAINING), Posynomial(((2, 1, 1),)))
 
 
-def _replaced(base: Transformer, settings: str, written: str) -> Transformer:
-    values: dict[str, Any] = {f.name: getattr(base, f.name) for f in fields(base)}
-    for setting in filter(None, (part.strip() for part in settings.split(","))):
+def parse_settings(text: str, defaults: Any, what: str) -> dict[str, Any]:
+    """Read settings such as ``"context=8192,batch=4"`` of a dataclass, each of its default's type.
+
+    Raises
+    ------
+    OptionError
+        If a setting is unknown, or not of its type.
+    """
+    known = {f.name: type(getattr(defaults, f.name)) for f in fields(defaults)}
+    values: dict[str, Any] = {}
+    for setting in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = (part.strip() for part in setting.partition("="))
-        if name not in values:
+        if name not in known:
             raise OptionError(
-                f"count {written!r}: there is no setting {name!r}{did_you_mean(name, values)}; "
-                f"there are {', '.join(values)}"
+                f"{what}: there is no setting {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}"
             )
-        values[name] = _setting(value, type(values[name]), f"count {written!r}: {name}")
-    return Transformer(**values)
-
-
-def _setting(value: str, kind: type, what: str) -> Any:
-    if kind is bool:
-        if value.lower() not in ("true", "false"):
-            raise OptionError(f"{what} is {value!r} and must be true or false")
-        return value.lower() == "true"
-    try:
-        number = float(value)
-    except ValueError:
-        raise OptionError(f"{what} is {value!r} and must be a number") from None
-    if kind is int:
-        if not number.is_integer():
-            raise OptionError(f"{what} is {value} and must be a whole number")
-        return int(number)
-    return number
+        if known[name] is bool:
+            if value.lower() not in ("true", "false"):
+                raise OptionError(f"{what}: {name} is {value!r} and must be true or false")
+            values[name] = value.lower() == "true"
+            continue
+        try:
+            number = float(value)
+        except ValueError:
+            raise OptionError(f"{what}: {name} is {value!r} and must be a number") from None
+        if known[name] is int and not number.is_integer():
+            raise OptionError(f"{what}: {name} is {value} and must be a whole number")
+        values[name] = known[name](number)
+    return values

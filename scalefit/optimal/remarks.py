@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scalefit.errors import ScalefitWarning
 from scalefit.fitting.fit import Fit
-from scalefit.optimal.feasible import Rounding
+from scalefit.optimal.neighbours import Rounding
 
 if TYPE_CHECKING:
     from scalefit.optimal.shape import OptimalShape, ShapeIntervals

@@ -1,40 +1,49 @@
-"""Find the best shapes: in closed form where there is one, by Newton's method inside, by bisection at limits.
+"""Find the best shapes by one method: Newton's, guarded by a bracket, for all draws at once.
 
-Three ways, each for all draws at once. A monomial cost without further limits has the closed form of
-`scalefit.optimal.closed`. Any other posynomial cost is near a monomial, whose solution starts Newton's method. What
-neither solves (a range or a second limit binds, a term vanished, the problem is not known to be convex) goes
-to nested bisection: over the depth, and at each depth over the width.
+Over the depth u, and at each depth over the width v within its limits. With V(u) the best width, and V' and V'' its
+derivatives, the loss along the best widths has the derivatives
+
+    h'(u) = f_u + f_v V',    h''(u) = f_uu + 2 f_uv V' + f_vv V'^2 + f_v V'',                     (1)
+
+by Danskin's theorem. Where the width is free V' = -f_uv / f_vv and f_v = 0; where a limit g(V, u) = ln bound holds it
+
+    V' = -g_u / g_v,    V'' = -(g_uu + 2 g_uv V' + g_vv V'^2) / g_v.                             (2)
+
+A monomial cost K prod_k x_k^p_k = B without further limits needs no search. With the multiplier lambda
+
+    alpha_k c_k x_k^-alpha_k = p_k lambda    for every k,                                       (3)
+    ln lambda = [sum_k p_k ln(alpha_k c_k / p_k) / alpha_k + ln K - ln B] / sum_k (p_k / alpha_k),      (4)
+
+hence x_k ~ B^e_k with e_k = (1 / alpha_k) / sum_j (p_j / alpha_j). Any other cost is near a monomial, whose solution
+starts the search: p = (2, 1), K = 12 for parameters 12 m^2 l, p = (2, 1, 1), K = 72 for their compute.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import FitError
 from scalefit.optimal.budget import Limit
-from scalefit.optimal.closed import minimise_on_monomial
-from scalefit.optimal.plan import BISECTIONS, Plan, increasing_root
 from scalefit.optimal.sizes import Posynomial, Size
-from scalefit.optimal.terms import Term
+from scalefit.optimal.tradeoff import Slopes, Term, Tradeoff
 
-__all__ = ["AT_LIMIT", "Shapes", "best_at_ratio", "bisect_shapes", "find_shapes", "minimise_slope"]
+__all__ = ["AT_LIMIT", "Shapes", "best_at_ratio", "best_depths", "find_shapes", "rising_root"]
 
 Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+Rows = NDArray[np.intp]
 
 AT_LIMIT = 1e-9
 """Relative distance within which a shape stands at a limit."""
 
-STEP_TOLERANCE = 1e-9
-"""Newton's method ends after a step of this size in ln; the next would be of the order of its square."""
+STEP_TOLERANCE = 1e-7
+"""A step of Newton's method of this size in ln is the last: the next would be of the order of its square."""
 
-_NEWTON_STEPS = 40
+_MOST_STEPS = 120
 _CONDENSATIONS = 8
 _SCAN = 49
 
@@ -62,214 +71,263 @@ class Shapes:
         return self.log_width - self.log_depth
 
 
-def find_shapes(plan: Plan) -> Shapes:
+def find_shapes(tradeoff: Tradeoff, near: tuple[Array, Array] | None = None) -> Shapes:
     """Minimise the loss within the budget, for every draw of the law.
+
+    Parameters
+    ----------
+    tradeoff : Tradeoff
+    near : (B,) float array, (B,) float array, optional
+        ln width and ln depth to start from, such as those of a budget nearby.
 
     Raises
     ------
     OptionError
         If the budget is below the smallest model allowed.
     """
-    _ = plan.limits
-    v, u = _inside(plan)
-    solved = np.isfinite(v) & np.isfinite(u) & _allowed(plan, v, u)
-    if not solved.all():
-        rest = np.flatnonzero(~solved)
-        v, u = v.copy(), u.copy()
-        v[rest], u[rest] = bisect_shapes(plan.where(rest))
-    return _shapes(plan, v, u)
+
+    def search(part: Tradeoff, rows: Rows) -> tuple[Array, Array]:
+        v, u, exact = _start(part, None if near is None else (near[0][rows], near[1][rows]))
+        rest = np.flatnonzero(~_allowed(part, v, u)) if exact else np.arange(len(v))
+        if len(rest):
+            v[rest], u[rest] = _over_depths(part.where(rest), v[rest], u[rest])
+        return v, u
+
+    return _within_tokens(tradeoff, search)
 
 
-def best_at_ratio(plan: Plan, log_ratio: Array) -> Shapes:
+def best_at_ratio(tradeoff: Tradeoff, log_ratio: Array) -> Shapes:
     """Minimise the loss within the budget among models of given ln(width / depth); nan where none is allowed.
 
     Parameters
     ----------
-    plan : Plan
+    tradeoff : Tradeoff
     log_ratio : (B,) float array
     """
-    low = np.maximum(plan.u_range[0], plan.v_range[0] - log_ratio)
-    high = np.minimum(plan.u_range[1], plan.v_range[1] - log_ratio)
-    for limit in plan.limits:
-        high = increasing_root(partial(_excess_along, limit, log_ratio), low, high)
 
-    def slope(u: Array) -> Array:
-        slopes = plan.slopes(u + log_ratio, u)
-        return slopes.v + slopes.u
+    def search(part: Tradeoff, rows: Rows) -> tuple[Array, Array]:
+        ratio = log_ratio[rows]
+        line = _Line(ratio, np.zeros(len(ratio)), 1.0, 1.0)
+        low = np.maximum(part.u_range[0], part.v_range[0] - ratio)
+        high = np.minimum(part.u_range[1], part.v_range[1] - ratio)
+        v, u = line(_best_along(part, line, low, np.maximum(low, high)))
+        allowed = (low <= high) & _allowed(part, v, u)
+        return np.where(allowed, v, np.nan), np.where(allowed, u, np.nan)
 
-    u = minimise_slope(lambda u: plan.loss(u + log_ratio, u), slope, low, high, scan=not plan.convex)
-    for limit in plan.limits:
-        u = np.where(limit.excess(u + log_ratio, u) > AT_LIMIT, np.nan, u)
-    return _shapes(plan, u + log_ratio, np.where(low <= high, u, np.nan))
+    return _within_tokens(tradeoff, search)
 
 
-def _excess_along(limit: Limit, log_ratio: Array, u: Array) -> Array:
-    return limit.excess(u + log_ratio, u)
+def best_depths(tradeoff: Tradeoff, log_width: Array) -> Array:
+    """The best ln depth at each of B ln widths."""
+
+    def search(part: Tradeoff, rows: Rows) -> tuple[Array, Array]:
+        line = _Line(log_width[rows], np.zeros(len(rows)), 0.0, 1.0)
+        return line(_best_along(part, line, *(np.full(len(rows), end) for end in part.u_range)))
+
+    return _within_tokens(tradeoff, search).log_depth
 
 
-def _shapes(plan: Plan, v: Array, u: Array) -> Shapes:
-    return Shapes(v, u, plan.log_tokens(v, u), plan.loss(v, u))
+def _within_tokens(tradeoff: Tradeoff, search: Callable[[Tradeoff, Rows], tuple[Array, Array]]) -> Shapes:
+    """Search at the tokens that the compute pays for; where those are more than allowed, at just the most allowed.
 
-
-def _inside(plan: Plan) -> tuple[Array, Array]:
-    """Solutions where at most one limit binds; not finite where this method has none."""
-    law = plan.law
-    terms = [law.width, law.depth] + ([law.tokens] if plan.tokens_follow else [])
-    present = [term for term in terms if term is not None]
-    unsolved = np.full(len(law), np.nan), np.full(len(law), np.nan)
-    simple = len(present) == len(terms) and all(term.shift == 0 for term in present)
-    if not simple or not plan.convex or (not plan.tokens_follow and len(plan.limits) > 1):
-        return unsolved
-    if plan.tokens_follow:
-        assert plan.budget.flops is not None
-        size, bound = plan.space.count.training_flops, plan.budget.flops
-    else:
-        size, bound = plan.limits[0].size, plan.limits[0].bound
-    v, u, exact = _start(present, size, math.log(bound))
-    if exact:
-        return v, u
-    return _newton(plan, size, v, u)
-
-
-def _start(terms: list[Term], size: Size, log_bound: float) -> tuple[Array, Array, bool]:
-    """The closed form on the monomial that the size is near the first draw's solution; whether it is exact."""
-    exact = isinstance(size, Posynomial) and len(size.terms) == 1
-    first = [term.where(np.array([0])) for term in terms]
-    at = [np.array([math.log(1024)]), np.array([math.log(16)])]
-    for condensation in range(1 if exact else _CONDENSATIONS):
-        local = size.log_derivatives(at[0], at[1])
-        powers = [float(local.v[0]), float(local.u[0]), 1.0][: len(terms)]
-        if min(powers) <= 0 or not np.isfinite(powers).all():
-            break
-        log_k = float(local.log[0] - local.v[0] * at[0][0] - local.u[0] * at[1][0])
-        if exact or condensation == _CONDENSATIONS - 1:
-            break
-        at = [np.clip(x, -1.0, 60.0) for x in minimise_on_monomial(first, powers, log_bound - log_k)[:2]]
-        if not np.isfinite(at).all():
-            at = [np.array([math.log(1024)]), np.array([math.log(16)])]
-            break
-    v, u = minimise_on_monomial(terms, powers, log_bound - log_k)[:2]
-    return v, u, exact
-
-
-def _newton(plan: Plan, size: Size, v: Array, u: Array) -> tuple[Array, Array]:
-    """Newton's method for all draws at once; nan where it does not converge."""
-    v, u = v.copy(), u.copy()
-    active = np.flatnonzero(np.isfinite(v) & np.isfinite(u))
-    step = _free_step if plan.tokens_follow else _curve_step
-    part = plan if len(active) == len(v) else plan.where(active)
-    for _ in range(_NEWTON_STEPS):
-        if not len(active):
-            break
-        dv, du = step(part, size, v[active], u[active])
-        v[active] += dv
-        u[active] += du
-        moving = ~(np.maximum(np.abs(dv), np.abs(du)) <= STEP_TOLERANCE)
-        if not moving.all():
-            active = active[moving]
-            part = part.where(np.flatnonzero(moving))
-    v[active] = np.nan
-    return v, u
-
-
-def _free_step(plan: Plan, size: Size, v: Array, u: Array) -> tuple[Array, Array]:
-    """Newton's step of the loss in (v, u), at most one in ln."""
-    del size
-    f = plan.slopes(v, u)
-    with np.errstate(all="ignore"):
-        determinant = f.vv * f.uu - f.vu**2
-        dv = (f.vu * f.u - f.uu * f.v) / determinant
-        du = (f.vu * f.v - f.vv * f.u) / determinant
-        length = np.maximum(1.0, np.maximum(np.abs(dv), np.abs(du)))
-    return dv / length, du / length
-
-
-def _curve_step(plan: Plan, size: Size, v: Array, u: Array) -> tuple[Array, Array]:
-    """Newton's step along the curve size(v, u) = bound, and back onto it.
-
-    On the curve v' = -g_u / g_v and v'' = -(g_uu + 2 g_uv v' + g_vv v'^2) / g_v for g = ln size.
+    The loss is convex in ln D, too: where its best tokens lie above the most allowed, the most allowed are best.
     """
-    f, g = plan.slopes(v, u), size.log_derivatives(v, u)
-    with np.errstate(all="ignore"):
-        first = -g.u / g.v
-        second = -(g.uu + first * (2 * g.vu + g.vv * first)) / g.v
-        curvature = f.uu + f.vv * first**2 + f.v * second
-        du = np.clip(-(f.u + f.v * first) / curvature, -1.0, 1.0)
-        off = (g.log - math.log(plan.limits[0].bound)) / g.v
-    return first * du + 0.5 * second * du**2 - off, du
+    rows = np.arange(len(tradeoff.law))
+    v, u = search(tradeoff, rows)
+    if tradeoff.tokens_follow:
+        most = tradeoff.space.tokens[1]
+        rows = np.flatnonzero(tradeoff.affordable(v, u) > math.log(most))
+        if len(rows):
+            fixed = replace(tradeoff.where(rows), budget=replace(tradeoff.budget, tokens=most))
+            v[rows], u[rows] = search(fixed, rows)
+    return Shapes(v, u, tradeoff.log_tokens(v, u), tradeoff.loss(v, u))
 
 
-def _allowed(plan: Plan, v: Array, u: Array) -> Mask:
+def _allowed(tradeoff: Tradeoff, v: Array, u: Array) -> NDArray[np.bool_]:
     """Which shapes keep within every range and limit."""
-    (v_low, v_high), (u_low, u_high) = plan.v_range, plan.u_range
-    fine: Mask = (v >= v_low) & (v <= v_high) & (u >= u_low) & (u <= u_high)
-    for limit in plan.limits:
+    (v_low, v_high), (u_low, u_high) = tradeoff.v_range, tradeoff.u_range
+    fine = (v >= v_low - AT_LIMIT) & (v <= v_high + AT_LIMIT) & (u >= u_low - AT_LIMIT) & (u <= u_high + AT_LIMIT)
+    for limit in tradeoff.limits:
         fine &= limit.excess(v, u) <= AT_LIMIT
-    if plan.tokens_follow:
-        fine &= plan.unspent(v, u) < 0
     return fine
 
 
-def bisect_shapes(plan: Plan) -> tuple[Array, Array]:
-    """Bisect over the depth; at each depth the width is the best within its limits.
-
-    The derivative of the loss along the best widths is f_u, and f_u + f_v dv/du where a limit, or the most tokens
-    allowed, hold the width (Danskin's theorem).
-    """
-    low = np.full(len(plan.law), plan.u_range[0])
-    high = np.full(len(plan.law), plan.deepest())
-
-    def slope(u: Array) -> Array:
-        v, along = _best_width(plan, u)
-        slopes = plan.slopes(v, u)
-        return slopes.u + slopes.v * along
-
-    u = minimise_slope(lambda u: plan.loss(_best_width(plan, u)[0], u), slope, low, high, scan=not plan.convex)
-    return _best_width(plan, u)[0], u
-
-
-def _best_width(plan: Plan, u: Array) -> tuple[Array, Array]:
-    """The best ln width at each ln depth, and how it moves with the depth where something holds it (else 0)."""
-    ceiling, along = plan.widest(u)
-    low = np.full(np.shape(u), plan.v_range[0])
-    if not plan.tokens_follow and plan.law.convex:
-        return ceiling, along
-    v = minimise_slope(lambda v: plan.loss(v, u), lambda v: plan.slopes(v, u).v, low, ceiling, scan=not plan.convex)
-    # at its lower end a width that would rather be smaller is held by the range, not by the limit
-    held = (v >= ceiling) & (plan.slopes(v, u).v < 0)
-    return v, np.where(held, along, _along_most_tokens(plan, v, u))
-
-
-def _along_most_tokens(plan: Plan, v: Array, u: Array) -> Array:
-    """dv/du of equal operations where they leave just the most tokens allowed, else 0: there the loss has a kink."""
-    if not plan.tokens_follow:
-        return np.zeros(np.shape(v))
-    flops = plan.space.count.training_flops.log_derivatives(v, u)
-    return np.where(np.abs(plan.unspent(v, u)) <= AT_LIMIT, -flops.u / flops.v, 0.0)
-
-
-def minimise_slope(
-    value: Callable[[Array], Array], slope: Callable[[Array], Array], low: Array, high: Array, *, scan: bool
-) -> Array:
-    """Minimise in [low, high] by bisecting the slope, after a scan where it may change its sign more than once."""
-    bottom, top = low, high
-    if scan:
-        low, high = _scanned(value, low, high)
+def _start(tradeoff: Tradeoff, near: tuple[Array, Array] | None) -> tuple[Array, Array, bool]:
+    """Equations (3) and (4) on the monomial that the cost is near the first draw's solution; whether they are exact."""
+    law = tradeoff.law
+    terms = [law.v, law.u, law.w] if tradeoff.tokens_follow else [law.v, law.u]
+    present = [term for term in terms if term is not None]
+    guess = np.log([[1024.0], [16.0]]) * np.ones(len(law))
+    size: Size
+    if tradeoff.tokens_follow:
+        size, log_bound = tradeoff.space.count.training_flops, math.log(tradeoff.budget.flops or math.nan)
     else:
-        at_bottom, at_top = slope(low) >= 0, slope(high) <= 0
-        if (at_bottom | at_top).all():
-            return np.where(at_bottom, low, high)
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (low + high)
-        rising = slope(middle) >= 0
-        high, low = np.where(rising, middle, high), np.where(rising, low, middle)
-    middle = 0.5 * (low + high)
-    near = 1e-13 * np.maximum(1.0, np.abs(middle))
-    return np.where(top - middle <= near, top, np.where(middle - bottom <= near, bottom, middle))
+        # of several limits the first is as good a start as any
+        size, log_bound = tradeoff.limits[0].size, math.log(tradeoff.limits[0].bound)
+    monomial = isinstance(size, Posynomial) and len(size.terms) == 1
+    if near is not None and not monomial:
+        return *near, False
+    if len(present) < len(terms) or not tradeoff.convex:
+        return guess[0], guess[1], False
+    first, at = [term.where(np.array([0])) for term in present], guess[:, :1]
+    for last in range(0 if monomial else _CONDENSATIONS - 1, -1, -1):
+        local = size.log_derivatives(at[0], at[1])
+        powers = [float(local.v[0]), float(local.u[0]), 1.0][: len(terms)]
+        log_k = float(local.log[0] - local.v[0] * at[0][0] - local.u[0] * at[1][0])
+        if not last:
+            break
+        at = np.clip(_on_monomial(first, powers, log_bound - log_k), -1.0, 60.0)
+        if not np.isfinite(at).all():
+            return guess[0], guess[1], False
+    v, u = _on_monomial(present, powers, log_bound - log_k)
+    simple = all(term.shift == 0 for term in present) and (tradeoff.tokens_follow or len(tradeoff.limits) == 1)
+    return v, u, monomial and simple
+
+
+def _on_monomial(terms: Sequence[Term], powers: Sequence[float], log_bound: float) -> Array:
+    """ln x of the first two variables by equations (3) and (4) at ln(B / K); not finite where a term vanished."""
+    sizes = [t.log_c + np.log(t.alpha) - np.log(p) for t, p in zip(terms, powers, strict=True)]
+    rates = [p / t.alpha for t, p in zip(terms, powers, strict=True)]
+    with np.errstate(invalid="ignore"):
+        total = np.asarray(sum(r * s for r, s in zip(rates, sizes, strict=True)))
+        log_lambda = (total - log_bound) / np.asarray(sum(rates))
+        return np.stack([(s - log_lambda) / t.alpha for s, t in zip(sizes, terms, strict=True)][:2])
+
+
+def _over_depths(tradeoff: Tradeoff, v: Array, u: Array) -> tuple[Array, Array]:
+    """Minimise over the depth, and at each depth over the width, from a start."""
+    low, high = (np.full(len(u), end) for end in tradeoff.u_range)
+    high = _cut_to_limits(tradeoff, _Line(np.full(len(u), tradeoff.v_range[0]), np.zeros(len(u)), 0.0, 1.0), low, high)
+    # the best width at `u` and its derivatives, which predict it at the next depth
+    v, at, first, second = v.copy(), u, np.zeros(len(u)), np.zeros(len(u))
+
+    def predicted(u: Array) -> Array:
+        step = u - at
+        return np.asarray(v + step * (first + 0.5 * step * second))
+
+    def best_width(u: Array) -> Array:
+        line = _Line(np.zeros(len(u)), u, 1.0, 0.0)
+        low, high = (np.full(len(u), end) for end in tradeoff.v_range)
+        return _best_along(tradeoff, line, low, high, predicted(u))
+
+    def slope(u: Array) -> tuple[Array, Array]:
+        nonlocal v, at, first, second
+        v, at = best_width(u), u
+        f = tradeoff.slopes(v, u)
+        first, second = _along_best_widths(tradeoff, f, v, u)
+        return f.u + f.v * first, f.uu + first * (2 * f.vu + f.vv * first) + f.v * second
+
+    if not tradeoff.convex:
+        low, high = _scanned(lambda u: tradeoff.loss(best_width(u), u), low, high)
+    u = rising_root(slope, low, high, u)
+    return predicted(u), u  # over a last step below the tolerance the prediction errs by its cube
+
+
+def _along_best_widths(tradeoff: Tradeoff, f: Slopes, v: Array, u: Array) -> tuple[Array, Array]:
+    """V' and V'' of equations (1) and (2) at the best widths v, where the loss has the slopes f."""
+    inside = (v > tradeoff.v_range[0]) & (v < tradeoff.v_range[1]) & (f.vv > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        first, second = np.where(inside, -f.vu / f.vv, 0.0), np.zeros(len(v))
+    # a width at the lower end of its range that would rather be smaller is held by the range, not by the limit
+    pushed = f.v < -STEP_TOLERANCE * np.abs(f.vv)
+    for limit in tradeoff.limits if pushed.any() else ():
+        g = limit.size.log_derivatives(v, u)
+        held = pushed & (g.log >= math.log(limit.bound) - AT_LIMIT)
+        if held.any():
+            along = -g.u / g.v
+            first = np.where(held, along, first)
+            second = np.where(held, -(g.uu + along * (2 * g.vu + g.vv * along)) / g.v, second)
+    return first, second
+
+
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """The points (v + dv x, u + du x) of B draws."""
+
+    v: Array
+    u: Array
+    dv: float
+    du: float
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        return self.v + self.dv * x, self.u + self.du * x
+
+
+def _best_along(tradeoff: Tradeoff, line: _Line, low: Array, high: Array, start: Array | None = None) -> Array:
+    """Where on a line, within its ends and the limits, the loss is least."""
+
+    def slope(x: Array) -> tuple[Array, Array]:
+        f = tradeoff.slopes(*line(x))
+        bend = line.dv**2 * f.vv + 2 * line.dv * line.du * f.vu + line.du**2 * f.uu
+        return line.dv * f.v + line.du * f.u, bend
+
+    def loss(x: Array) -> Array:
+        at = line(x)
+        broken = np.any([limit.excess(*at) > AT_LIMIT for limit in tradeoff.limits], axis=0)
+        return np.where(broken, np.inf, tradeoff.loss(*at))
+
+    if not tradeoff.tokens_follow and tradeoff.law.convex:
+        return _cut_to_limits(tradeoff, line, low, high, start)  # larger models are better
+    if not tradeoff.convex:
+        low, high = _scanned(loss, low, high)
+    return _cut_to_limits(tradeoff, line, low, rising_root(slope, low, high, start))
+
+
+def _cut_to_limits(tradeoff: Tradeoff, line: _Line, low: Array, high: Array, start: Array | None = None) -> Array:
+    """The largest x up to `high` at which every limit allows the line's point."""
+    for limit in tradeoff.limits:
+
+        def excess(x: Array, limit: Limit = limit) -> tuple[Array, Array]:
+            g = limit.size.log_derivatives(*line(x))
+            return g.log - math.log(limit.bound), line.dv * g.v + line.du * g.u
+
+        if start is not None or (limit.excess(*line(high)) > 0).any():
+            high = rising_root(excess, low, high, high if start is None else start)
+    return high
+
+
+def rising_root(
+    function: Callable[[Array], tuple[Array, Array]], low: Array, high: Array, start: Array | None = None
+) -> Array:
+    """Root of a rising function in [low, high] for all draws at once; an end where there is none inside.
+
+    Newton's method, with the middle of the bracket where a step leaves it or is not half of the last but one. An end
+    of the range is tried once before the bracket is halved on its side.
+
+    Parameters
+    ----------
+    function : callable
+        (B,) points to values and derivatives.
+    low, high : (B,) float arrays
+    start : (B,) float array, optional
+    """
+    left, right = low, high
+    x = np.clip(0.5 * (low + high) if start is None else np.where(np.isfinite(start), start, 0.5), low, high)
+    tried_left, tried_right = np.zeros(len(x), dtype=bool), np.zeros(len(x), dtype=bool)
+    last_but_one = last = np.full(len(x), np.inf)
+    for _ in range(_MOST_STEPS):
+        value, rate = function(x)
+        rising = value >= 0
+        left, right = np.where(rising, left, x), np.where(rising, x, right)
+        tried_left, tried_right = tried_left | ~rising, tried_right | rising
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = -value / rate
+        step = np.where((rate > 0) & np.isfinite(step), step, np.where(rising, -np.inf, np.inf))
+        target, middle = x + step, 0.5 * (left + right)
+        small = np.abs(step) <= STEP_TOLERANCE
+        slow = ~small & (2 * np.abs(step) > last_but_one)
+        below, above = target < left, target > right
+        target = np.where(below, np.where(tried_left, middle, left), np.where(above & ~tried_right, right, target))
+        target = np.where((slow & ~below & ~above) | (above & tried_right), middle, target)
+        last_but_one, last = last, np.abs(target - x)
+        x = target
+        if (small | (right - left <= 1e-15 * np.maximum(1.0, np.abs(right)))).all():
+            break
+    return x
 
 
 def _scanned(value: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
-    """The neighbours of the best of a grid."""
+    """The neighbours of the best of a grid: between them a loss that is not convex has one valley."""
     grid = low + np.linspace(0, 1, _SCAN)[:, None] * (high - low)
     values = np.stack([value(x) for x in grid])
     if not np.isfinite(values).any(axis=0).all():

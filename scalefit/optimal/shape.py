@@ -14,15 +14,12 @@ from numpy.typing import NDArray
 from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.fitting.fit import Fit
 from scalefit.identifiability import Verdict
-from scalefit.optimal.budget import Budget, Space
-from scalefit.optimal.feasible import FeasibleShape, Rounding, feasible_shapes
-from scalefit.optimal.flatness import Flatness, flatness
-from scalefit.optimal.plan import Plan
+from scalefit.optimal.budget import Budget, Serving, Space
+from scalefit.optimal.neighbours import FeasibleShape, Flatness, Rounding, feasible_shapes, flatness
 from scalefit.optimal.remarks import explain, shape_not_determined
 from scalefit.optimal.search import AT_LIMIT, Shapes, best_at_ratio, find_shapes
-from scalefit.optimal.serving import Serving
 from scalefit.optimal.sweep import QUANTITIES, central_interval, quantities
-from scalefit.optimal.terms import ShapeLaw
+from scalefit.optimal.tradeoff import TermsInLogs, Tradeoff
 from scalefit.prediction import decades_beyond
 from scalefit.uncertainty.samples import Samples, check_level
 
@@ -179,11 +176,11 @@ def optimal_shape(
         raise OptionError(f"give either a budget or its limits ({', '.join(limits)}) as keywords, not both")
     budget = budget or Budget(**limits)
     space, rounding = space or Space(), rounding or Rounding()
-    plan = Plan(ShapeLaw.of(fit.law, fit.params), budget, space)
+    tradeoff = Tradeoff(TermsInLogs.of(fit.law, fit.params), budget, space)
     sets = (draws,) if isinstance(draws, Samples) else tuple(draws)
-    if open_parameters := _open_parameters(fit, plan):
-        return _undetermined(plan, open_parameters)
-    best = find_shapes(plan)
+    if open_parameters := _open_parameters(fit, tradeoff):
+        return _undetermined(tradeoff, open_parameters)
+    best = find_shapes(tradeoff)
     values: dict[str, Any] = {name: float(value[0]) for name, value in quantities(best).items()}
     params = float(space.count.params(values["width"], values["depth"]))
     shape = OptimalShape(
@@ -194,32 +191,32 @@ def optimal_shape(
         **values,
         params=params,
         flops=float(space.count.train(values["width"], values["depth"], values["tokens"])),
-        exponents=MappingProxyType({name: float(e[0]) for name, e in _exponents(plan, best).items()}),
-        flatness=flatness(plan, float(best.log_ratio[0])),
-        feasible=feasible_shapes(plan, float(best.log_width[0]), values["loss"], rounding),
-        by_method=tuple(_intervals(plan, fit, samples, level) for samples in sets),
-        binding=_binding(plan, best),
-        at_edge=tuple(name for name, there in edges(plan, best).items() if there[0]),
+        exponents=MappingProxyType({name: float(e[0]) for name, e in _exponents(tradeoff, best).items()}),
+        flatness=flatness(tradeoff, float(best.log_ratio[0])),
+        feasible=feasible_shapes(tradeoff, float(best.log_width[0]), values["loss"], rounding),
+        by_method=tuple(_intervals(tradeoff, fit, samples, level) for samples in sets),
+        binding=_binding(tradeoff, best),
+        at_edge=tuple(name for name, there in edges(tradeoff, best).items() if there[0]),
         decades=_decades(fit, space, {**values, "params": params}),
     )
     doubts = [warning for samples in sets for warning in samples.warnings]
     return replace(shape, warnings=(*explain(shape, fit, rounding), *doubts))
 
 
-def _open_parameters(fit: Fit, plan: Plan) -> tuple[str, ...]:
+def _open_parameters(fit: Fit, tradeoff: Tradeoff) -> tuple[str, ...]:
     """The parameters that the shape follows from and the data do not determine."""
-    columns = ("width", "depth", "tokens") if plan.tokens_follow else ("width", "depth")
+    columns = ("width", "depth", "tokens") if tradeoff.tokens_follow else ("width", "depth")
     names = [name for t in fit.law.terms if t.column in columns for name in (t.coefficient, t.exponent)]
     return tuple(name for name in names if fit.verdicts.get(name) is Verdict.NOT_DETERMINED)
 
 
-def _undetermined(plan: Plan, names: tuple[str, ...]) -> OptimalShape:
+def _undetermined(tradeoff: Tradeoff, names: tuple[str, ...]) -> OptimalShape:
     nan = float("nan")
     blank: dict[str, Any] = dict.fromkeys((*QUANTITIES, "params", "flops"), nan)
     return OptimalShape(
-        budget=plan.budget,
-        count=plan.space.count.name,
-        serving=plan.space.serving,
+        budget=tradeoff.budget,
+        count=tradeoff.space.count.name,
+        serving=tradeoff.space.serving,
         determined=False,
         **blank,
         exponents=MappingProxyType(dict.fromkeys(EXPONENTS, nan)),
@@ -233,10 +230,10 @@ def _undetermined(plan: Plan, names: tuple[str, ...]) -> OptimalShape:
     )
 
 
-def _exponents(plan: Plan, at: Shapes) -> dict[str, Array]:
+def _exponents(tradeoff: Tradeoff, at: Shapes) -> dict[str, Array]:
     """d ln x / d ln budget by a one-sided difference of second order: the budget below may not exist."""
-    steps = [Plan(plan.law, plan.budget.times(math.exp(i * BUDGET_STEP)), plan.space) for i in (1, 2)]
-    near, far = (find_shapes(step) for step in steps)
+    steps = [Tradeoff(tradeoff.law, tradeoff.budget.times(math.exp(i * BUDGET_STEP)), tradeoff.space) for i in (1, 2)]
+    near, far = (find_shapes(step, (at.log_width, at.log_depth)) for step in steps)
 
     def rate(x0: Array, x1: Array, x2: Array) -> Array:
         return np.asarray((4 * x1 - 3 * x0 - x2) / (2 * BUDGET_STEP))
@@ -244,7 +241,7 @@ def _exponents(plan: Plan, at: Shapes) -> dict[str, Array]:
     rates = {
         "width": rate(at.log_width, near.log_width, far.log_width),
         "depth": rate(at.log_depth, near.log_depth, far.log_depth),
-        "tokens": np.full(len(plan.law), np.nan),
+        "tokens": np.full(len(tradeoff.law), np.nan),
         "ratio": rate(at.log_ratio, near.log_ratio, far.log_ratio),
     }
     if at.log_tokens is not None and near.log_tokens is not None and far.log_tokens is not None:
@@ -252,8 +249,8 @@ def _exponents(plan: Plan, at: Shapes) -> dict[str, Array]:
     return rates
 
 
-def _intervals(plan: Plan, fit: Fit, samples: Samples, level: float) -> ShapeIntervals:
-    drawn = Plan(ShapeLaw.of(fit.law, samples), plan.budget, plan.space)
+def _intervals(tradeoff: Tradeoff, fit: Fit, samples: Samples, level: float) -> ShapeIntervals:
+    drawn = Tradeoff(TermsInLogs.of(fit.law, samples), tradeoff.budget, tradeoff.space)
     shapes = find_shapes(drawn)
     spread = quantities(shapes)
     for name, factor in (("halved", 0.5), ("doubled", 2.0)):
@@ -268,24 +265,25 @@ def _intervals(plan: Plan, fit: Fit, samples: Samples, level: float) -> ShapeInt
     )
 
 
-def edges(plan: Plan, shapes: Shapes) -> dict[str, NDArray[np.bool_]]:
+def edges(tradeoff: Tradeoff, shapes: Shapes) -> dict[str, NDArray[np.bool_]]:
     """Which draws' width, depth or tokens stand at the end of their range."""
     found = {}
     for name, x, ends in (
-        ("width", shapes.log_width, plan.v_range),
-        ("depth", shapes.log_depth, plan.u_range),
-        ("tokens", shapes.log_tokens, tuple(map(math.log, plan.space.tokens))),
+        ("width", shapes.log_width, tradeoff.v_range),
+        ("depth", shapes.log_depth, tradeoff.u_range),
+        ("tokens", shapes.log_tokens, tuple(map(math.log, tradeoff.space.tokens))),
     ):
-        if x is not None and (name != "tokens" or plan.tokens_follow):
+        if x is not None and (name != "tokens" or tradeoff.tokens_follow):
             found[name] = (x <= ends[0] + AT_LIMIT) | (x >= ends[1] - AT_LIMIT)
     return found
 
 
-def _binding(plan: Plan, shapes: Shapes) -> tuple[str, ...]:
-    close = {limit.name: limit.excess(shapes.log_width, shapes.log_depth)[0] > -1e-7 for limit in plan.limits}
+def _binding(tradeoff: Tradeoff, shapes: Shapes) -> tuple[str, ...]:
+    close = {limit.name: limit.excess(shapes.log_width, shapes.log_depth)[0] > -1e-7 for limit in tradeoff.limits}
     names = [name for name, there in close.items() if there]
-    if plan.tokens_follow and plan.unspent(shapes.log_width, shapes.log_depth)[0] <= AT_LIMIT:
-        names.append("flops")
+    if tradeoff.tokens_follow and shapes.log_tokens is not None:
+        paid = tradeoff.affordable(shapes.log_width, shapes.log_depth)
+        names += ["flops"] if paid[0] <= shapes.log_tokens[0] + AT_LIMIT else []
     return tuple(dict.fromkeys(names))
 
 

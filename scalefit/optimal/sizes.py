@@ -1,4 +1,4 @@
-"""Functions of a model's width and depth, such as a parameter count, with their derivatives in logarithms.
+"""Positive functions of two quantities, such as a parameter count of width and depth, with derivatives in logarithms.
 
 A sum of monomials with positive coefficients,
 
@@ -11,18 +11,22 @@ this package is one. Anything else, such as a count that a user writes down, is 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefit.errors import OptionError
+from scalefit.expressions import evaluate, names_in
 
-__all__ = ["LogDerivatives", "Posynomial", "Size", "SmoothSize", "add_sizes"]
+__all__ = ["LogDerivatives", "Posynomial", "Size", "SmoothSize", "add_sizes", "read_size"]
 
 Array = NDArray[np.float64]
+Monomials = dict[tuple[float, float], float]
 
 
 class LogDerivatives(NamedTuple):
@@ -34,26 +38,6 @@ class LogDerivatives(NamedTuple):
     vv: Array
     vu: Array
     uu: Array
-
-
-class Size(Protocol):
-    """A positive function of width and depth."""
-
-    @property
-    def convex(self) -> bool:
-        """Whether ln N is known to be convex in (ln width, ln depth)."""
-
-    def __call__(self, width: ArrayLike, depth: ArrayLike) -> Array:
-        """N(width, depth)."""
-
-    def log(self, v: Array, u: Array) -> Array:
-        """ln N at v = ln width, u = ln depth."""
-
-    def log_derivatives(self, v: Array, u: Array) -> LogDerivatives:
-        """ln N and its derivatives at v = ln width, u = ln depth."""
-
-    def scaled(self, factor: float) -> Size:
-        """factor x N."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +71,7 @@ class Posynomial:
 
     @property
     def convex(self) -> bool:
-        """Always true."""
+        """Whether ln N is known to be convex in (ln width, ln depth): always."""
         return True
 
     def __call__(self, width: ArrayLike, depth: ArrayLike) -> Array:
@@ -111,15 +95,16 @@ class Posynomial:
             _, p, q = self.terms[0]
             zero = np.zeros(np.broadcast(v, u).shape)
             return LogDerivatives(self.log(v, u), zero + p, zero + q, zero, zero, zero)
-        monomials = self._monomials(np.exp(v), np.exp(u))
-        total = np.asarray(sum(monomials))
-        sums: dict[str, Any] = {"v": 0.0, "u": 0.0, "vv": 0.0, "vu": 0.0, "uu": 0.0}
-        for (_, p, q), monomial in zip(self.terms, monomials, strict=True):
-            for key, factor in (("v", p), ("u", q), ("vv", p * p), ("vu", p * q), ("uu", q * q)):
-                if factor:
-                    sums[key] = sums[key] + factor * monomial
-        by_v, by_u, vv, vu, uu = (np.asarray(part / total) for part in sums.values())
+        monomials = np.stack(self._monomials(*np.broadcast_arrays(np.exp(v), np.exp(u))))
+        total = monomials.sum(axis=0)
+        by_v, by_u, vv, vu, uu = np.tensordot(self._moments, monomials / total, axes=1)
         return LogDerivatives(np.log(total), by_v, by_u, vv - by_v**2, vu - by_v * by_u, uu - by_u**2)
+
+    @cached_property
+    def _moments(self) -> Array:
+        """The powers p and q, and their products pp, pq and qq, of each monomial."""
+        _, p, q = np.array(self.terms).T
+        return np.array([p, q, p * p, p * q, q * q])
 
     def scaled(self, factor: float) -> Posynomial:
         """factor x N."""
@@ -144,7 +129,7 @@ class SmoothSize:
 
     @property
     def convex(self) -> bool:
-        """Never known."""
+        """Whether ln N is known to be convex: never."""
         return False
 
     def __call__(self, width: ArrayLike, depth: ArrayLike) -> Array:
@@ -179,6 +164,9 @@ def _differences(along: Callable[[float], Array], at: Array) -> tuple[Array, Arr
     return first, second
 
 
+Size = Posynomial | SmoothSize
+
+
 def add_sizes(sizes: Iterable[Size]) -> Size:
     """The sum of sizes, a posynomial where all are."""
     parts = list(sizes)
@@ -186,3 +174,108 @@ def add_sizes(sizes: Iterable[Size]) -> Size:
     if len(posynomials) == len(parts):
         return Posynomial(tuple(term for part in posynomials for term in part.terms))
     return SmoothSize(lambda width, depth: np.asarray(sum(part(width, depth) for part in parts)))
+
+
+MAX_POWER = 8
+"""Sums are multiplied out up to this power; beyond it they are differentiated numerically."""
+
+
+def read_size(expression: str, names: tuple[str, str] = ("width", "depth")) -> Size:
+    """Read an expression of two columns as a size, a posynomial where it is one.
+
+    Parameters
+    ----------
+    expression : str
+        For example ``"12*width**2*depth + 64000*width"``; positive, smooth, growing with both.
+    names : (str, str)
+        The two columns.
+
+    Raises
+    ------
+    OptionError
+        If the expression is malformed, names anything else, or does not grow with both columns.
+
+    Examples
+    --------
+    >>> read_size("width*(12*width*depth + 64000)")
+    Posynomial(terms=((12.0, 2.0, 1.0), (64000.0, 1.0, 0.0)))
+    """
+    for name in names_in(expression):
+        if name not in names:
+            raise OptionError(
+                f"count {expression!r} names {name!r}; a count is an expression of {names[0]} and {names[1]}"
+            )
+
+    def value(*columns: Array) -> Array:
+        flat = evaluate(expression, {name: x.ravel() for name, x in zip(names, columns, strict=True)})
+        return flat.reshape(columns[0].shape)
+
+    size = SmoothSize(value)
+    grid = np.logspace(0, 5, 26)
+    values = size(grid[:, None], grid[None, :21])
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise OptionError(f"count {expression!r} is not positive for every {names[0]} and {names[1]} from 1 up")
+    for axis, name in enumerate(names):
+        if not (np.diff(values, axis=axis) > 0).all():
+            raise OptionError(f"count {expression!r} does not grow with {name} everywhere; a count has to")
+    monomials = _expand(ast.parse(expression.strip(), mode="eval").body, names)
+    if monomials is None or min(monomials.values()) < 0:
+        return size
+    return Posynomial(tuple((a, p, q) for (p, q), a in monomials.items()))
+
+
+def _expand(node: ast.expr, names: tuple[str, str]) -> Monomials | None:
+    """Multiply a tree out into monomials {(p, q): a}; None where it is not a sum of them."""
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return {(0.0, 0.0): float(number)}
+        case ast.Name(id=name) if name in names:
+            return {(1.0, 0.0) if name == names[0] else (0.0, 1.0): 1.0}
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+            a, b = _expand(left, names), _expand(right, names)
+            return None if a is None or b is None else _OPERATIONS[type(op)](a, b)
+        case _:
+            return None
+
+
+def _sum(a: Monomials, b: Monomials, sign: float = 1.0) -> Monomials:
+    total = dict(a)
+    for powers, coefficient in b.items():
+        total[powers] = total.get(powers, 0.0) + sign * coefficient
+    return total
+
+
+def _product(a: Monomials, b: Monomials) -> Monomials:
+    total: Monomials = {}
+    for (p1, q1), c1 in a.items():
+        total = _sum(total, {(p1 + p2, q1 + q2): c1 * c2 for (p2, q2), c2 in b.items()})
+    return total
+
+
+def _power(a: Monomials, b: Monomials) -> Monomials | None:
+    if set(b) != {(0.0, 0.0)}:
+        return None
+    exponent = b[0.0, 0.0]
+    if len(a) == 1:
+        (((p, q), coefficient),) = a.items()
+        return {(p * exponent, q * exponent): coefficient**exponent} if coefficient > 0 else None
+    if exponent != int(exponent) or not 0 <= exponent <= MAX_POWER:
+        return None
+    total: Monomials = {(0.0, 0.0): 1.0}
+    for _ in range(int(exponent)):
+        total = _product(total, a)
+    return total
+
+
+def _quotient(a: Monomials, b: Monomials) -> Monomials | None:
+    inverse = _power(b, {(0.0, 0.0): -1.0})
+    return None if inverse is None else _product(a, inverse)
+
+
+_OPERATIONS: dict[type[ast.operator], Callable[[Monomials, Monomials], Monomials | None]] = {
+    ast.Add: _sum,
+    ast.Sub: lambda a, b: _sum(a, b, -1.0),
+    ast.Mult: _product,
+    ast.Div: _quotient,
+    ast.Pow: _power,
+}

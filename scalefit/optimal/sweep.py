@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,9 +13,8 @@ from numpy.typing import NDArray
 from scalefit.errors import OptionError
 from scalefit.fitting.fit import Fit
 from scalefit.optimal.budget import Budget, Space
-from scalefit.optimal.plan import Plan
 from scalefit.optimal.search import Shapes, find_shapes
-from scalefit.optimal.terms import ShapeLaw
+from scalefit.optimal.tradeoff import TermsInLogs, Tradeoff
 from scalefit.uncertainty.samples import Samples, check_level
 
 __all__ = ["QUANTITIES", "ShapeSweep", "central_interval", "quantities", "sweep_shapes"]
@@ -82,16 +82,30 @@ def sweep_shapes(
     if not budgets:
         raise OptionError("no budget is given; give at least one")
     space = space or Space()
-    law = ShapeLaw.of(fit.law, _estimate_first(fit, draws))
+    law = TermsInLogs.of(fit.law, _estimate_first(fit, draws))
     table = np.full((3, len(QUANTITIES), len(budgets)), np.nan)
+    near: list[tuple[float, Array, Array]] = []
     for i, budget in enumerate(budgets):
-        found = quantities(find_shapes(Plan(law, budget, space)))
+        size = math.log(getattr(budget, budget.main))
+        shapes = find_shapes(Tradeoff(law, budget, space), _continued(near, size))
+        near = [*near[-1:], (size, shapes.log_width, shapes.log_depth)]
+        found = quantities(shapes)
         for j, name in enumerate(QUANTITIES):
             table[0, j, i] = found[name][0]
             if draws is not None:
                 table[1:, j, i] = central_interval(found[name][1:], level)
     estimate, low, high = (MappingProxyType(dict(zip(QUANTITIES, part, strict=True))) for part in table)
     return ShapeSweep(tuple(budgets), estimate, low, high, level)
+
+
+def _continued(near: list[tuple[float, Array, Array]], size: float) -> tuple[Array, Array] | None:
+    """The last shapes, continued in a straight line through the last but one: where the next search starts."""
+    if not near:
+        return None
+    (before, *first), (last, *shapes) = near[0], near[-1]
+    stretch = 0.0 if before == last else (size - last) / (last - before)
+    v, u = (x + stretch * (x - y) for x, y in zip(shapes, first, strict=True))
+    return v, u
 
 
 def _estimate_first(fit: Fit, draws: Samples | None) -> dict[str, Array]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,10 +24,10 @@ from scalefit.optimal import (
     parse_count,
     sweep_shapes,
 )
-from scalefit.optimal.plan import Plan
+from scalefit.optimal.neighbours import flatness
 from scalefit.optimal.search import best_at_ratio
 from scalefit.optimal.sweep import central_interval
-from scalefit.optimal.terms import ShapeLaw
+from scalefit.optimal.tradeoff import TermsInLogs, Tradeoff
 from scalefit.runs import Runs
 from scalefit.uncertainty.samples import Samples
 
@@ -41,8 +40,8 @@ def t27_fit(t27):
     return fit(t27)
 
 
-def plan_of(params, budget, space=None) -> Plan:
-    return Plan(ShapeLaw.of(LAW, params), budget, space or Space())
+def tradeoff_of(params, budget, space=None) -> Tradeoff:
+    return Tradeoff(TermsInLogs.of(LAW, params), budget, space or Space())
 
 
 # budgets of other kinds
@@ -79,6 +78,22 @@ def test_a_cap_beside_compute_binds_and_moves_the_rest_into_tokens(chin203_fit):
     loose = optimal_shape(chin203_fit, flops=1e22, params=free.params * 10)
     assert loose.width == pytest.approx(free.width, rel=1e-12)
     assert loose.binding == ("flops",)
+
+
+def test_budgets_are_spent_by_the_count_written_out(chin203_fit):
+    for budget in (1e19, 3e22):
+        best = optimal_shape(chin203_fit, flops=budget)
+        # 6 operations a parameter and token, 12 m^2 l parameters
+        assert 72 * best.width**2 * best.depth * best.tokens == pytest.approx(budget, rel=1e-12)
+        assert best.flops == pytest.approx(budget, rel=1e-12)
+        for option in best.feasible:
+            spent = 72 * option.width**2 * option.depth * option.tokens
+            assert option.flops == pytest.approx(spent, rel=1e-12)
+            assert spent <= budget * (1 + 1e-9)
+    best = optimal_shape(chin203_fit, params=5e9)
+    assert 12 * best.width**2 * best.depth == best.params == pytest.approx(5e9, rel=1e-12)
+    twice = Budget(flops=1e20, params=1e9).times(2)
+    assert twice == Budget(flops=2e20, params=1e9)
 
 
 # edges
@@ -163,12 +178,12 @@ def test_feasible_shapes_are_the_best_of_all_in_reach(chin203_fit, limits):
     rounding = Rounding(head_size=128, multiple=128, layers=2, n_best=3)
     best = optimal_shape(chin203_fit, rounding=rounding, **limits)
     assert len(best.feasible) == 3
-    plan = plan_of(chin203_fit.params, Budget(**limits))
+    tradeoff = tradeoff_of(chin203_fit.params, Budget(**limits))
     widths = np.arange(128, 4 * best.width, 128)
     depths = np.arange(2, 4 * best.depth, 2)
     v, u = (np.log(x.ravel()) for x in np.meshgrid(widths, depths))
-    allowed = np.all([limit.excess(v, u) <= 1e-12 for limit in plan.limits], axis=0)
-    many = plan_of({name: np.full(allowed.sum(), x) for name, x in chin203_fit.params.items()}, Budget(**limits))
+    allowed = np.all([limit.excess(v, u) <= 1e-12 for limit in tradeoff.limits], axis=0)
+    many = tradeoff_of({name: np.full(allowed.sum(), x) for name, x in chin203_fit.params.items()}, Budget(**limits))
     losses = np.sort(many.loss(v[allowed], u[allowed]))
     assert [option.loss for option in best.feasible] == pytest.approx(losses[:3], rel=1e-12)
     for option in best.feasible:
@@ -179,7 +194,7 @@ def test_feasible_shapes_are_the_best_of_all_in_reach(chin203_fit, limits):
         assert option.memory == pytest.approx(2 * option.params)
         assert option.inference_flops == pytest.approx(2 * option.params)
         assert option.cached == 2 * option.width * option.depth
-        for limit in plan.limits:
+        for limit in tradeoff.limits:
             assert limit.size(option.width, option.depth) <= limit.bound * (1 + 1e-9)
 
 
@@ -194,20 +209,20 @@ def test_heads_come_in_the_groups_that_share_keys_and_values(chin203_fit):
 
 def test_flat_ranges_cost_what_they_say(chin203_fit):
     best = optimal_shape(chin203_fit, flops=1e21)
-    plan = plan_of(chin203_fit.params, Budget(flops=1e21))
+    tradeoff = tradeoff_of(chin203_fit.params, Budget(flops=1e21))
     for share, ends in best.flatness.within.items():
         assert ends[0] < best.ratio < ends[1]
         for end in ends:
-            loss = best_at_ratio(plan, np.log([end])).loss[0]
+            loss = best_at_ratio(tradeoff, np.log([end])).loss[0]
             assert loss / best.loss - 1 == pytest.approx(share, rel=1e-5)
-    doubled = best_at_ratio(plan, np.log([2 * best.ratio])).loss[0]
+    doubled = best_at_ratio(tradeoff, np.log([2 * best.ratio])).loss[0]
     assert best.flatness.doubled == pytest.approx(doubled / best.loss - 1, rel=1e-9)
 
 
 def test_ratios_that_never_cost_so_much_end_where_shapes_do(t27_fit):
     # with the irreducible loss far above all terms nothing costs a percent, down to a single layer
-    heavy = replace(t27_fit, params={**t27_fit.params, "L0": 1e4})
-    low, high = optimal_shape(heavy, params=1e9).flatness.within[0.01]
+    heavy = tradeoff_of({**t27_fit.params, "L0": 1e4}, Budget(params=1e9))
+    low, high = flatness(heavy, math.log(15)).within[0.01]
     assert low == 0
     assert high == pytest.approx(math.sqrt(1e9 / 12), rel=1e-6)
 
@@ -247,9 +262,9 @@ def test_draws_halve_and_double_the_ratio_of_their_own_best_shape(chin203_fit):
     for name, cost in (("halved", best.flatness.halved), ("doubled", best.flatness.doubled)):
         assert best.intervals[name] == pytest.approx((cost, cost), rel=1e-6)
     assert best.flatness.halved != pytest.approx(best.flatness.doubled, rel=0.05)
-    plan = plan_of(chin203_fit.params, Budget(params=1e10))
+    tradeoff = tradeoff_of(chin203_fit.params, Budget(params=1e10))
     for factor, cost in ((0.5, best.flatness.halved), (2.0, best.flatness.doubled)):
-        loss = best_at_ratio(plan, np.log([factor * best.ratio])).loss[0]
+        loss = best_at_ratio(tradeoff, np.log([factor * best.ratio])).loss[0]
         assert cost == pytest.approx(loss / best.loss - 1, rel=1e-9)
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from scalefit.design import Candidates, candidate_grid, parse_levels, parse_quantity, suggest_runs
-from scalefit.design.exchange import Choice, choose_runs, variance_after
-from scalefit.design.information import linearise
+from scalefit.design.information import Choice, choose_runs, linearise, variance_after
 from scalefit.errors import DataError, OptionError
 from scalefit.fitting.fit import fit
 from scalefit.laws.constraints import Constraints
@@ -110,6 +110,21 @@ def test_suggestions_for_chinchilla_leave_the_line_and_halve_the_error(chin203_f
         assert run.flops <= BLOCKS.train(chin203["width"], chin203["depth"], chin203["tokens"]).max() * (1 + 1e-9)
     assert suggestion.runs[-1].expected == suggestion.after
     assert suggestion.flops == pytest.approx(sum(run.flops for run in suggestion.runs))
+
+
+def test_the_points_named_are_the_ones_that_bring_the_gain(chin203_fit):
+    suggestion = suggest_runs(chin203_fit, "alpha_width", 4)
+    quantity = parse_quantity("alpha_width", chin203_fit)
+    points = {name: np.array([run.point[name] for run in suggestion.runs]) for name in chin203_fit.law.columns}
+    choice = linearise(chin203_fit, quantity, Candidates(points, np.ones(4)), math.inf).choice
+    for n, run in enumerate(suggestion.runs, 1):
+        assert run.error == pytest.approx(math.sqrt(variance_after(choice, list(range(n)))), rel=1e-9)
+        assert run.flops == pytest.approx(72 * run.point["width"] ** 2 * run.point["depth"] * run.point["tokens"])
+    errors = [suggestion.error_before, *(run.error for run in suggestion.runs)]
+    assert errors == sorted(errors, reverse=True)
+    # Student's t at 203 rows less 7 parameters, around the estimate
+    half = stats.t.ppf(0.975, 196) * suggestion.error_after
+    assert suggestion.after == pytest.approx((suggestion.estimate - half, suggestion.estimate + half), rel=1e-9)
 
 
 def test_ten_more_runs_on_the_line_change_next_to_nothing(chin203_fit, chin203):

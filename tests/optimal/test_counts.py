@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scalefit.datasets import read_table
 from scalefit.errors import OptionError
 from scalefit.optimal import Serving, Transformer, count_blocks, parse_count, parse_serving
-from scalefit.optimal.sizes import Posynomial, SmoothSize, add_sizes
-from scalefit.optimal.written import read_size
+from scalefit.optimal.sizes import Posynomial, SmoothSize, add_sizes, read_size
 
 # parameter counts as the models' own checkpoints have them
 PUBLISHED = {

@@ -1,21 +1,78 @@
-"""Shapes that can be built: whole heads, whole layers, widths that the hardware likes."""
+"""The neighbours of a best shape: what a ratio off the optimum costs, and the shapes that can be built.
+
+At each ratio of width to depth the rest of the shape, and the tokens where compute is the budget, are the best ones
+for it. Shapes that can be built have whole heads, whole layers, and widths that the hardware likes.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
-from scalefit.optimal.plan import Plan, increasing_root
-from scalefit.optimal.search import AT_LIMIT, minimise_slope
+from scalefit.optimal.search import AT_LIMIT, best_at_ratio, best_depths
+from scalefit.optimal.tradeoff import Tradeoff
 
-__all__ = ["FeasibleShape", "Rounding", "feasible_shapes"]
+__all__ = ["FeasibleShape", "Flatness", "Rounding", "feasible_shapes", "flatness"]
 
 Array = NDArray[np.float64]
+
+WITHIN = (0.001, 0.01)
+"""Shares of the loss for which the range of ratios is given."""
+
+FURTHEST = math.log(1e4)
+"""Ratios further than this factor from the optimum are not looked at."""
+
+_BISECTIONS = 34
+
+
+@dataclass(frozen=True)
+class Flatness:
+    """The cost of a ratio off the optimum.
+
+    Attributes
+    ----------
+    halved, doubled : float
+        By which share the loss grows when width / depth is halved or doubled; nan where no such model is allowed.
+    within : mapping of float to (float, float)
+        Share of the loss -> the range of ratios that cost no more. It ends where the shapes allowed end, and at 0 or
+        inf where the loss does not grow so much within a factor of 10,000.
+    """
+
+    halved: float
+    doubled: float
+    within: Mapping[float, tuple[float, float]]
+
+
+def flatness(tradeoff: Tradeoff, log_ratio: float) -> Flatness:
+    """Measure the valley around the best ratio.
+
+    Parameters
+    ----------
+    tradeoff : Tradeoff
+        Of one draw, the estimate.
+    log_ratio : float
+        ln(width / depth) at the optimum.
+    """
+    offsets = math.log(2) * np.array([0.0, -1.0, 1.0])
+    best, halved, doubled = best_at_ratio(tradeoff.where(np.zeros(3, dtype=np.intp)), log_ratio + offsets).loss
+    sides, shares = np.array([-1.0, 1.0] * len(WITHIN)), np.repeat(WITHIN, 2)
+    walking = tradeoff.where(np.zeros(len(sides), dtype=np.intp))
+    low, high = np.zeros(len(sides)), np.full(len(sides), FURTHEST)
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        cheap = best_at_ratio(walking, log_ratio + sides * middle).loss <= (1 + shares) * best
+        low, high = np.where(cheap, middle, low), np.where(cheap, high, middle)
+    reached = np.where(high >= FURTHEST, np.inf, low)
+    ends = np.exp(log_ratio + sides * reached)
+    within = {share: (float(ends[2 * i]), float(ends[2 * i + 1])) for i, share in enumerate(WITHIN)}
+    return Flatness(float(halved / best - 1), float(doubled / best - 1), MappingProxyType(within))
+
 
 MOST_WIDTHS = 400
 """Widths tried, those nearest to the optimum in ratio."""
@@ -87,7 +144,7 @@ class FeasibleShape:
     cached: float
 
 
-def feasible_shapes(plan: Plan, log_width: float, loss: float, rounding: Rounding) -> tuple[FeasibleShape, ...]:
+def feasible_shapes(tradeoff: Tradeoff, log_width: float, loss: float, rounding: Rounding) -> tuple[FeasibleShape, ...]:
     """Name the best shapes that can be built within the budget, best first; none where none fits.
 
     At each width near the optimum the best n depths are among the n whole numbers on either side of the best real
@@ -95,39 +152,40 @@ def feasible_shapes(plan: Plan, log_width: float, loss: float, rounding: Roundin
 
     Parameters
     ----------
-    plan : Plan
+    tradeoff : Tradeoff
         Of one draw, the estimate.
     log_width, loss : float
         The real-valued optimum.
     rounding : Rounding
     """
-    widths = _widths(plan, log_width, rounding)
+    widths = _widths(tradeoff, log_width, rounding)
     if not len(widths):
         return ()
-    real = np.exp(_best_depth(plan, np.log(widths))) / rounding.layers
+    along = tradeoff.where(np.zeros(len(widths), dtype=np.intp))
+    real = np.exp(best_depths(along, np.log(widths))) / rounding.layers
     near = np.arange(1 - rounding.n_best, rounding.n_best + 1)
     whole = rounding.layers * (np.floor(real + AT_LIMIT)[:, None] + near)
     width, depth = np.repeat(widths, len(near))[whole.ravel() > 0], whole[whole > 0]
     v, u = np.log(width), np.log(depth)
-    fits = (u >= plan.u_range[0]) & (u <= plan.u_range[1])
-    for limit in plan.limits:
+    fits = (u >= tradeoff.u_range[0]) & (u <= tradeoff.u_range[1])
+    for limit in tradeoff.limits:
         fits &= limit.excess(v, u) <= AT_LIMIT
     width, depth, v, u = width[fits], depth[fits], v[fits], u[fits]
-    losses = plan.loss(v, u)
-    log_tokens = plan.log_tokens(v, u)
+    losses = tradeoff.loss(v, u)
+    log_tokens = tradeoff.log_tokens(v, u)
     tokens = np.full(len(v), np.nan) if log_tokens is None else np.exp(log_tokens)
     order = np.argsort(losses, kind="stable")[: rounding.n_best]
     return tuple(
-        _described(plan, rounding, (width[i], depth[i], tokens[i]), float(losses[i]), float(losses[i] / loss - 1))
+        _described(tradeoff, rounding, (width[i], depth[i], tokens[i]), float(losses[i]), float(losses[i] / loss - 1))
         for i in order
     )
 
 
 def _described(
-    plan: Plan, rounding: Rounding, shape: tuple[float, float, float], loss: float, excess: float
+    tradeoff: Tradeoff, rounding: Rounding, shape: tuple[float, float, float], loss: float, excess: float
 ) -> FeasibleShape:
     width, depth, tokens = shape
-    count, serving = plan.space.count, plan.space.serving
+    count, serving = tradeoff.space.count, tradeoff.space.serving
     return FeasibleShape(
         width=int(width),
         depth=int(depth),
@@ -144,34 +202,26 @@ def _described(
     )
 
 
-def _widths(plan: Plan, log_width: float, rounding: Rounding) -> Array:
+def _widths(tradeoff: Tradeoff, log_width: float, rounding: Rounding) -> Array:
     """The multiples nearest to the optimum within the range, in ascending order."""
-    step, (low, high) = rounding.width, plan.space.width
+    step, (low, high) = rounding.width, tradeoff.space.width
     middle = round(math.exp(log_width) / step)
     first, last = max(1, math.ceil(low / step), middle // 4), min(math.floor(high / step), 4 * middle + 4)
     if last - first > MOST_WIDTHS:
         first = max(first, middle - MOST_WIDTHS // 2)
         last = min(last, first + MOST_WIDTHS)
     widths = step * np.arange(first, last + 1, dtype=np.float64)
-    widths = widths[_whole_heads(plan, widths, rounding)]
-    smallest = np.full(len(widths), plan.u_range[0])
+    widths = widths[_whole_heads(tradeoff, widths, rounding)]
+    smallest = np.full(len(widths), tradeoff.u_range[0])
     fits = np.ones(len(widths), dtype=bool)
-    for limit in plan.limits:
+    for limit in tradeoff.limits:
         fits &= limit.excess(np.log(widths), smallest) <= AT_LIMIT
     return widths[fits]
 
 
-def _whole_heads(plan: Plan, widths: Array, rounding: Rounding) -> NDArray[np.bool_]:
+def _whole_heads(tradeoff: Tradeoff, widths: Array, rounding: Rounding) -> NDArray[np.bool_]:
     """Which widths hold whole heads, in whole groups where the group is a whole number."""
-    count = plan.space.count
+    count = tradeoff.space.count
     group = count.heads_per_kv if float(count.heads_per_kv).is_integer() else 1.0
     groups = count.attention_ratio * widths / (rounding.head_size * group)
     return np.asarray(np.abs(groups - np.round(groups)) <= AT_LIMIT * groups)
-
-
-def _best_depth(plan: Plan, v: Array) -> Array:
-    """The best real ln depth at each ln width."""
-    low, high = np.full(len(v), plan.u_range[0]), np.full(len(v), plan.u_range[1])
-    for limit in plan.limits:
-        high = increasing_root(partial(limit.excess, v), low, high)
-    return minimise_slope(lambda u: plan.loss(v, u), lambda u: plan.slopes(v, u).u, low, high, scan=not plan.convex)
