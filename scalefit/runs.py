@@ -15,24 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.expressions import did_you_mean, evaluate_condition, reference
 from scalefit.ingest import ReadOptions, read_table
-from scalefit.ingest.groups import label_codes, largest_of_each
-from scalefit.ingest.memory import table_from_columns
-from scalefit.ingest.table import Dropped, FloatArray, IntArray, Origin, Selection, Table, frozen
-from scalefit.ingest.tidy import write_csv, write_json
+from scalefit.ingest.grid import Dropped, FloatArray, IntArray, frozen
+from scalefit.ingest.read import table_from_columns
+from scalefit.ingest.select import drop_worst, label_codes, select
+from scalefit.ingest.table import Origin, Selection, Table, write_csv, write_json
 from scalefit.numbers import show_number
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Runs"]
-
-_SELECTORS = {
-    "last": "last row of its run",
-    "best": "smallest loss of its run",
-    "best-per-shape": "smallest loss of its shape",
-}
-_SHAPE = ("width", "depth", "params", "tokens", "flops")
-_STEPS = frozenset(["step", "steps", "iter", "iteration", "global_step"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,21 +192,7 @@ class Runs:
         Rows that tie with the k-th largest all go, so that the result does not depend on the order of the
         rows; the warning `tie-at-cut` then holds both possible counts. Zero drops nothing.
         """
-        n = len(self)
-        if not isinstance(k, (int, np.integer)) or not 0 <= k < n:
-            raise OptionError(
-                f"--drop-worst (drop_worst) is {k} and must be a whole number from 0 to {n - 1}: the table has {n} rows"
-            )
-        if k == 0:
-            return self
-        loss = self["loss"]
-        cut = np.partition(loss, n - k)[n - k]
-        mask = loss < cut
-        table = self.table.keep(mask, f"among the {k} largest losses", f"drop-worst {k}")
-        gone, above = n - int(mask.sum()), int((loss > cut).sum())
-        if gone > k:
-            table = table.with_warning(_tie_warning(k, gone, above, n))
-        return Runs(table)
+        return Runs(drop_worst(self.table, k))
 
     def select(self, which: str) -> Runs:
         """Keep one row of each run, or of each shape.
@@ -226,30 +204,7 @@ class Runs:
             "best": the smallest loss of each run; "best-per-shape": the smallest loss of each combination
             of width, depth, params, tokens and flops, over whatever else a sweep varied.
         """
-        if which not in _SELECTORS:
-            raise OptionError(f"select is {which!r} and must be one of {', '.join(_SELECTORS)}")
-        if which != "best-per-shape" and not self.has_runs:
-            raise DataError(
-                f"{self.origin.name} does not say which run a row belongs to; name the column with --column run=COLUMN"
-            )
-        groups = self._shape_ids() if which == "best-per-shape" else self.run_ids
-        order = self._progress() if which == "last" else -self["loss"]
-        mask = np.zeros(len(self), dtype=np.bool_)
-        mask[largest_of_each(groups, order)] = True
-        return Runs(self.table.keep(mask, f"not the {_SELECTORS[which]}", f"select {which}"))
-
-    def _progress(self) -> FloatArray:
-        """How far the training had come at each row; a missing count comes before all others."""
-        steps = next((name for name in self.columns if name.lower() in _STEPS), None)
-        name = "tokens" if "tokens" in self else steps
-        return np.arange(len(self), dtype=np.float64) if name is None else np.nan_to_num(self[name], nan=-np.inf)
-
-    def _shape_ids(self) -> IntArray:
-        names = [name for name in _SHAPE if name in self]
-        if not names:
-            raise DataError(f"{self.origin.name} has none of the columns {', '.join(_SHAPE)}; name one with --column")
-        rows = np.column_stack([self[name] for name in names])
-        return np.unique(rows, axis=0, return_inverse=True)[1].astype(np.int64).ravel()
+        return Runs(select(self.table, which, self.run_ids if self.has_runs else None))
 
     def take(self, rows: NDArray[Any], reason: str) -> Runs:
         """Keep some rows, in the order of the table.
@@ -294,18 +249,16 @@ class Runs:
     def require_positive(self, names: Sequence[str]) -> None:
         """Raise `DataError` for the first value of these columns that is zero or negative."""
         for name in names:
-            self._require_positive(name, self[name])
-
-    def _require_positive(self, name: str, column: FloatArray) -> None:
-        wrong = np.flatnonzero(column <= 0)
-        if not len(wrong):
-            return
-        shown = repr(float(column[wrong[0]])) if name == "loss" else show_number(column[wrong[0]])
-        more = f" (and {len(wrong) - 1} more rows)" if len(wrong) > 1 else ""
-        raise DataError(
-            f"{self.row_name(int(wrong[0]))}: {name} is {shown} and must be positive"
-            f"{more}; correct it or drop it with --where {shlex.quote(f'{reference(name)} > 0')}"
-        )
+            column = self[name]
+            wrong = np.flatnonzero(column <= 0)
+            if not len(wrong):
+                continue
+            shown = repr(float(column[wrong[0]])) if name == "loss" else show_number(column[wrong[0]])
+            more = f" (and {len(wrong) - 1} more rows)" if len(wrong) > 1 else ""
+            raise DataError(
+                f"{self.row_name(int(wrong[0]))}: {name} is {shown} and must be positive"
+                f"{more}; correct it or drop it with --where {shlex.quote(f'{reference(name)} > 0')}"
+            )
 
     def _unknown(self, name: str) -> DataError:
         hints = [warning.action for warning in self.warnings if warning.numbers.get("role") == name]
@@ -329,19 +282,3 @@ class Runs:
     def to_json(self, path: str | Path) -> None:
         """Write the tidy JSON document, which reads back to the same numbers bit for bit."""
         Path(path).write_text(write_json(self.table), encoding="utf-8", newline="")
-
-
-def _tie_warning(k: int, gone: int, above: int, n: int) -> ScalefitWarning:
-    return ScalefitWarning(
-        "tie-at-cut",
-        f"dropping the {k} largest losses meets a tie at the cut: {gone} rows went and {n - gone} remain; "
-        f"keeping the tie would drop {above} and leave {n - above}.",
-        "Fit both and compare, or choose a K that does not cut through a tie.",
-        {
-            "asked": k,
-            "dropped": gone,
-            "kept": n - gone,
-            "dropped_keeping_tie": above,
-            "kept_keeping_tie": n - above,
-        },
-    )

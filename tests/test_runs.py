@@ -209,7 +209,7 @@ def test_memory_tables_are_checked():
 
 def read_table_of_one():
     from scalefit.ingest import ReadOptions
-    from scalefit.ingest.memory import table_from_columns
+    from scalefit.ingest.read import table_from_columns
 
     return table_from_columns({"loss": [2.0]}, ReadOptions(), "one")
 

@@ -19,7 +19,8 @@ from scalefit import __version__
 from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.fitting.fit import Certificate, Fit, FitStatus
 from scalefit.fitting.objective import Objective
-from scalefit.ingest.table import Dropped, Origin, Places, Selection, Table, frozen
+from scalefit.ingest.grid import Dropped, Places, frozen
+from scalefit.ingest.table import Origin, Selection, Table
 from scalefit.laws.constraints import Constraints
 from scalefit.laws.law import Law
 from scalefit.numbers import json_text, to_json

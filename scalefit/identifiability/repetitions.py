@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import ScalefitWarning
-from scalefit.ingest.table import FloatArray, IntArray
+from scalefit.ingest.grid import FloatArray, IntArray
 from scalefit.runs import Runs
 
 __all__ = [

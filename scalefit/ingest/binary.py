@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import DataError, MissingExtraError
-from scalefit.ingest.delimited import grid_of_records
-from scalefit.ingest.dialect import layout
-from scalefit.ingest.grid import MAX_EXACT, Grid, cells_of, simple_places
-from scalefit.ingest.options import ReadOptions
-from scalefit.ingest.source import Source
-from scalefit.ingest.table import Dropped
+from scalefit.ingest.grid import MAX_EXACT, Dropped, Grid, cells_of, simple_places
 
-__all__ = ["frame_grid", "read_excel", "read_parquet"]
+__all__ = ["excel_records", "frame_grid", "read_parquet"]
 
 
-def read_parquet(source: Source) -> Grid:
+def read_parquet(data: bytes, name: str) -> Grid:
     """Read Apache Parquet; needs pyarrow."""
     import pandas as pd
 
     try:
-        frame = pd.read_parquet(io.BytesIO(source.data))
+        frame = pd.read_parquet(io.BytesIO(data))
     except ImportError:
         raise MissingExtraError("pyarrow", "reading Parquet", "parquet") from None
     except (ValueError, OSError, KeyError) as error:
-        raise DataError(f"{source.name} is no readable Parquet file: {_first_line(error)}") from None
+        raise DataError(f"{name} is no readable Parquet file: {_first_line(error)}") from None
     if not len(frame):
-        raise DataError(f"{source.name} has columns and no rows; export the runs again")
+        raise DataError(f"{name} has columns and no rows; export the runs again")
     if frame.index.name is not None or frame.index.nlevels > 1:
         frame = frame.reset_index()
-    names = [str(name) for name in frame.columns]
-    return frame_grid(source.name, "parquet", names, [frame.iloc[:, j].to_numpy() for j in range(len(names))])
+    names = [str(column) for column in frame.columns]
+    return frame_grid(name, "parquet", names, [frame.iloc[:, j].to_numpy() for j in range(len(names))])
 
 
 def frame_grid(name: str, form: str, names: list[str], arrays: list[NDArray[Any]]) -> Grid:
@@ -55,20 +49,17 @@ def frame_grid(name: str, form: str, names: list[str], arrays: list[NDArray[Any]
     )
 
 
-def read_excel(source: Source, options: ReadOptions) -> Grid:
-    """Read the first sheet of a workbook; needs openpyxl. Cells pass through the rules of text files."""
+def excel_records(data: bytes, name: str) -> list[list[str]]:
+    """Return the first sheet of a workbook as text cells, for the rules of text files; needs openpyxl."""
     import pandas as pd
 
     try:
-        frame = pd.read_excel(io.BytesIO(source.data), header=None, dtype=object)
+        frame = pd.read_excel(io.BytesIO(data), header=None, dtype=object)
     except ImportError:
         raise MissingExtraError("openpyxl", "reading Excel workbooks", "excel") from None
     except Exception as error:  # the engines raise whatever their parsers do
-        raise DataError(f"{source.name} is no readable workbook: {_first_line(error)}") from None
-    records = [["" if _is_missing(v) else _text(v) for v in row] for row in frame.itertuples(index=False)]
-    dialect = layout(records[:60], source.name, options, ",")
-    grid = grid_of_records(((i + 1, record) for i, record in enumerate(records)), source.name, dialect)
-    return replace(grid, format="excel")
+        raise DataError(f"{name} is no readable workbook: {_first_line(error)}") from None
+    return [["" if _is_missing(v) else _text(v) for v in row] for row in frame.itertuples(index=False)]
 
 
 def _text(value: Any) -> str:

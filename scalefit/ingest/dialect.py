@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 from scalefit.errors import DataError
 from scalefit.ingest.numbers import MISSING, looks_numeric
-from scalefit.ingest.options import ReadOptions
-from scalefit.ingest.tidy import OWN_MARK
+from scalefit.ingest.options import OWN_MARK, ReadOptions
 
-__all__ = ["Dialect", "layout", "recognise", "split_lines"]
+__all__ = ["Layout", "layout", "recognise"]
 
+_SAMPLE_BYTES, _SAMPLE_LINES = 64 * 1024, 60
 _CANDIDATES = (",", ";", "\t", "|")
-_SAMPLE = 60
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True)
-class Dialect:
+class Layout:
     """Layout of a delimited file.
 
     Attributes
@@ -30,6 +30,8 @@ class Dialect:
     header : int or None
         Index of the header among the records (blank lines included), None when `names` came as an option.
     names : tuple of str
+    cells : tuple of str
+        The header as it stands.
     own : str or None
         The first line of an own tidy file.
     """
@@ -37,18 +39,11 @@ class Dialect:
     delimiter: str
     header: int | None
     names: tuple[str, ...]
+    cells: tuple[str, ...] = ()
     own: str | None = None
 
 
-def split_lines(lines: Sequence[str], delimiter: str) -> list[list[str]]:
-    """Split text into records of stripped cells with one delimiter."""
-    if delimiter == " ":
-        return [line.split() for line in lines]
-    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=False)
-    return [[cell.strip() for cell in record] for record in reader]
-
-
-def recognise(text: str, name: str, options: ReadOptions) -> Dialect:
+def recognise(data: bytes, name: str, options: ReadOptions) -> Layout:
     """Recognise the layout from the beginning of a file.
 
     Raises
@@ -56,49 +51,57 @@ def recognise(text: str, name: str, options: ReadOptions) -> Dialect:
     DataError
         If the first line holds numbers instead of names, or nothing separates the cells.
     """
-    lines = _sample(text)
+    lines = _sample(data)
     own = lines[0].strip() if lines[0].startswith(OWN_MARK) else None
     delimiter = options.delimiter or ("," if own else _delimiter(lines))
     try:
-        records = split_lines(lines, delimiter)
+        return layout(_split_lines(lines, delimiter), name, options, delimiter, own)
     except csv.Error as error:
         raise DataError(f"{name} cannot be split into cells: {error}") from None
-    return layout(records, name, options, delimiter, own)
 
 
 def layout(
     records: Sequence[Sequence[str]], name: str, options: ReadOptions, delimiter: str, own: str | None = None
-) -> Dialect:
+) -> Layout:
     """Find the header among the first records; errors as in `recognise`."""
     header = _header(records, 1 if own else 0)
     if header is None:
         raise DataError(f"{name} holds no table: no line has more than blanks")
     first = records[header]
     filled = [cell for cell in first if cell]
-    numeric = sum(looks_numeric(cell) or cell.lower() in MISSING for cell in filled)
-    headless = 2 * numeric > len(filled)
+    headless = 2 * sum(looks_numeric(cell) or cell.lower() in MISSING for cell in filled) > len(filled)
     if options.names:
-        return Dialect(delimiter, None if headless else header, options.names, own)
-    if headless:
-        raise DataError(
-            f"line {header + 1} of {name} holds numbers, not column names ({', '.join(filled[:4])}); "
-            f"name the {len(first)} columns with --names, for example --names {_example(len(first))}"
+        return (
+            Layout(delimiter, None, options.names)
+            if headless
+            else Layout(delimiter, header, options.names, tuple(first), own)
         )
-    names = (re.sub(r"^#\s+", "", first[0]), *first[1:])
-    return Dialect(delimiter, header, names, own)
+    if headless:
+        known = {2: "tokens,loss", 3: "params,tokens,loss", 4: "width,depth,tokens,loss"}
+        raise DataError(
+            f"line {header + 1} of {name} holds numbers, not column names ({', '.join(filled[:4])}); name the "
+            f"{len(first)} columns with --names, for example --names {known.get(len(first), known[4] + ',...')}"
+        )
+    return Layout(delimiter, header, (re.sub(r"^#\s+", "", first[0]), *first[1:]), tuple(first), own)
 
 
-def _example(n: int) -> str:
-    known = {2: "tokens,loss", 3: "params,tokens,loss", 4: "width,depth,tokens,loss"}
-    return known.get(n, "width,depth,tokens,loss,...")
+def _sample(data: bytes) -> list[str]:
+    """Return the first lines, at least three where the file has them, however long the header is."""
+    size = _SAMPLE_BYTES
+    while True:
+        # only the last character can be cut, and it goes with its line
+        lines = _LINE_END.split(data[:size].decode(errors="ignore"))
+        if size >= len(data):
+            return lines[:_SAMPLE_LINES]
+        if len(lines) > 3:
+            return lines[:-1][:_SAMPLE_LINES]
+        size *= 4
 
 
-def _sample(text: str) -> list[str]:
-    head = text[: 64 * 1024]
-    lines = re.split(r"\r\n|\r|\n", head)
-    if len(head) < len(text) and len(lines) > 1:
-        lines.pop()
-    return lines[:_SAMPLE]
+def _split_lines(lines: Sequence[str], delimiter: str) -> list[list[str]]:
+    if delimiter == " ":
+        return [line.split() for line in lines]
+    return [[cell.strip() for cell in r] for r in csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
 
 
 def _delimiter(lines: Sequence[str]) -> str:
@@ -106,7 +109,7 @@ def _delimiter(lines: Sequence[str]) -> str:
     best, best_score = ",", (0.0, 0)
     for delimiter in _CANDIDATES:
         try:
-            records = [r for r in split_lines(lines, delimiter) if any(r)]
+            records = [r for r in _split_lines(lines, delimiter) if any(r)]
         except csv.Error:
             continue
         counts = Counter(len(record) for record in records)

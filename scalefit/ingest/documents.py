@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,79 +11,68 @@ from typing import Any
 import numpy as np
 
 from scalefit.errors import DataError
-from scalefit.ingest.grid import Grid, cells_of, simple_places
+from scalefit.ingest.grid import Dropped, Grid, Places, cells_of, frozen, simple_places
 from scalefit.ingest.names import loss_candidates
-from scalefit.ingest.source import Source, decode
-from scalefit.ingest.table import Dropped, Places, frozen
-from scalefit.ingest.tidy import OWN_FORMAT
+from scalefit.ingest.options import OWN_FORMAT
 
 __all__ = ["read_document", "read_lines"]
 
 _MAX_DEPTH = 8
 
 
-def read_document(source: Source) -> Grid:
+def read_document(text: str, name: str) -> Grid:
     """Read one JSON document."""
-    text, _ = decode(source)
-    document = _load(text, source.name, 1)
+    document = _load(text, name, 1)
     if isinstance(document, list):
-        return _from_records(source.name, "json", document, None)
+        return _from_records(name, "json", document, None)
     if not isinstance(document, dict):
-        raise DataError(f"{source.name} holds a single JSON value; give a list of objects, one a run")
+        raise DataError(f"{name} holds a single JSON value; give a list of objects, one a run")
     if document.get("format") == OWN_FORMAT:
-        return _own(source.name, document)
+        return _own(name, document)
     if isinstance(document.get("log_history"), list):
-        return _trainer_state(source.name, document)
+        return _trainer_state(name, document)
     lists = {key: value for key, value in document.items() if isinstance(value, list)}
     if lists and not any(isinstance(v, (list, dict)) for value in lists.values() for v in value):
-        return _from_columns(source.name, "json", lists)
+        return _from_columns(name, "json", lists)
     holders = [key for key, value in lists.items() if value and all(isinstance(v, dict) for v in value)]
     if len(holders) == 1:
-        return _from_records(source.name, "json", lists[holders[0]], None)
+        return _from_records(name, "json", lists[holders[0]], None)
     if document and all(isinstance(value, dict) for value in document.values()):
         if loss_candidates(tuple(document)):  # a data frame's to_json: column -> index -> value
             index = dict.fromkeys(key for value in document.values() for key in value)
             columns = {name: [value.get(key) for key in index] for name, value in document.items()}
-            return _from_columns(source.name, "json", columns)
-        return _from_records(source.name, "json", [{"run": k, **v} for k, v in document.items()], None)
-    raise DataError(f"{source.name} holds no table: give a list of objects, an object of columns, or one object a line")
+            return _from_columns(name, "json", columns)
+        return _from_records(name, "json", [{"run": k, **v} for k, v in document.items()], None)
+    raise DataError(f"{name} holds no table: give a list of objects, an object of columns, or one object a line")
 
 
-def read_lines(source: Source) -> Grid:
+def read_lines(text: str, name: str) -> Grid:
     """Read one JSON object a line."""
-    text, _ = decode(source)
     records, lines = [], []
     for i, line in enumerate(text.split("\n")):
         if line.strip():
-            records.append(_load(line, source.name, i + 1))
+            records.append(_load(line, name, i + 1))
             lines.append(i + 1)
-    return _from_records(source.name, "jsonl", records, lines)
+    return _from_records(name, "jsonl", records, lines)
 
 
 def _load(text: str, name: str, line: int) -> Any:
+    def without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+            raise DataError(f"{name}: the key {twice!r} occurs twice in one object; rename one")
+        return found
+
     try:
-        return json.loads(text, object_pairs_hook=_no_duplicates)
+        return json.loads(text, object_pairs_hook=without_duplicates)
     except json.JSONDecodeError as error:
         raise DataError(
             f"line {line + error.lineno - 1} of {name} is not JSON: {error.msg} at character {error.colno}; "
             "mend that line"
         ) from None
-    except _DuplicateKeyError as error:
-        raise DataError(f"{name}: the key {error} occurs twice in one object; rename one") from None
     except (RecursionError, ValueError):
         raise DataError(f"{name} is nested too deeply or holds a number of over 4300 digits") from None
-
-
-class _DuplicateKeyError(Exception):
-    """A JSON object with two equal keys."""
-
-
-def _no_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _DuplicateKeyError(repr(next(key for key in keys if keys.count(key) > 1)))
-    return found
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, Any]:

@@ -1,13 +1,27 @@
-"""What a user may say about reading a file."""
+"""What a user may say about reading a file, and the names and marks of the formats."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scalefit.errors import OptionError
 
-__all__ = ["FORMATS", "ReadOptions"]
+__all__ = [
+    "CHART_SEPARATOR",
+    "FORMATS",
+    "OWN_FORMAT",
+    "OWN_MARK",
+    "UNITS",
+    "ReadOptions",
+    "protect",
+    "to_nats",
+    "unprotect",
+]
 
 FORMATS: Mapping[str, str] = {
     "csv": "delimited text (commas, semicolons, tabs, bars or spaces)",
@@ -23,6 +37,27 @@ FORMATS: Mapping[str, str] = {
 }
 """Name of a format, as in `--format` -> what it is."""
 
+CHART_SEPARATOR = " - "
+"""Between run and metric in the column names of a W&B chart."""
+
+OWN_MARK = "# scalefit-runs 1"
+"""How the first line of the tidy CSV starts."""
+
+OWN_FORMAT = "scalefit-runs"
+"""Value of "format" in the tidy JSON document."""
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+UNITS: Mapping[str, str] = {
+    "nats": "nats per token",
+    "bits": "bits per token; times ln 2",
+    "perplexity": "exp of nats per token; its logarithm is taken",
+    "nats-per-byte": "nats per byte; times B with nats-per-byte:B for B bytes a token",
+    "bits-per-byte": "bits per byte; times ln 2, and times B with bits-per-byte:B for B bytes a token",
+}
+"""Name of a unit, as in `--loss-unit` -> what it means."""
+
+_ALIASES = {"nat": "nats", "bit": "bits", "ppl": "perplexity", "bpb": "bits-per-byte", "npb": "nats-per-byte"}
 _MARKS = {".": ".", ",": ",", "point": ".", "dot": ".", "comma": ",", " ": " ", "space": " ", "'": "'"}
 
 
@@ -37,7 +72,7 @@ class ReadOptions:
     loss : str or None
         Column of the file that holds the loss.
     loss_unit : str or None
-        Unit of that column: see `scalefit.ingest.units`.
+        Unit of that column: see `UNITS`.
     format : str or None
         One of `FORMATS`.
     pattern : str or None
@@ -84,3 +119,58 @@ class ReadOptions:
     def with_columns(self, columns: Mapping[str, str] | None) -> ReadOptions:
         """Return the options with more column definitions."""
         return self if not columns else replace(self, columns={**self.columns, **columns})
+
+
+def to_nats(loss: NDArray[np.float64], unit: str) -> tuple[NDArray[np.float64], str]:
+    """Convert a loss to nats.
+
+    Parameters
+    ----------
+    loss : (n,) float array
+    unit : str
+        One of `UNITS`, or an alias; the units per byte take ``:B``, the mean number of bytes a token.
+
+    Returns
+    -------
+    loss : (n,) float array
+        In nats per token, or in nats per byte when B is unknown.
+    unit : str
+        "nats per token" or "nats per byte".
+    """
+    name, _, count = unit.lower().partition(":")
+    name = _ALIASES.get(name, name)
+    per_byte = name.endswith("-per-byte")
+    if name not in UNITS or (count and not per_byte):
+        raise OptionError(f"loss unit {unit!r} is unknown; the units are {', '.join(UNITS)}")
+    if name == "perplexity":
+        with np.errstate(all="ignore"):
+            return np.log(loss), "nats per token"
+    scale = math.log(2.0) if name.startswith("bits") else 1.0
+    if not per_byte:
+        return (loss if scale == 1.0 else loss * scale), "nats per token"
+    if not count:
+        return (loss if scale == 1.0 else loss * scale), "nats per byte"
+    return loss * (scale * _bytes_per_token(unit, count)), "nats per token"
+
+
+def _bytes_per_token(unit: str, count: str) -> float:
+    try:
+        value = float(count)
+    except ValueError:
+        value = math.nan
+    if not 0.1 <= value <= 100.0:
+        raise OptionError(f"loss unit {unit!r}: bytes per token is {count!r} and must be between 0.1 and 100")
+    return value
+
+
+def protect(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula: an apostrophe goes before = + - @ at the start.
+
+    A text that already starts with an apostrophe gets one more, so that reading can take exactly one away.
+    """
+    return "'" + text if text.startswith((*_FORMULA_STARTS, "'")) else text
+
+
+def unprotect(text: str) -> str:
+    """Undo `protect`."""
+    return text.removeprefix("'")

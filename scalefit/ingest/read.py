@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import zlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from scalefit.errors import DataError
-from scalefit.ingest.binary import read_excel, read_parquet
+from scalefit.errors import DataError, ScalefitWarning
 from scalefit.ingest.build import build_table
-from scalefit.ingest.delimited import read_delimited
-from scalefit.ingest.documents import read_document, read_lines
-from scalefit.ingest.fast import read_fast
+from scalefit.ingest.delimited import grid_of_records, read_delimited
+from scalefit.ingest.dialect import layout
 from scalefit.ingest.grid import Grid
-from scalefit.ingest.join import join_tables
+from scalefit.ingest.hints import missing_roles, suspicious
 from scalefit.ingest.names import role_candidates
 from scalefit.ingest.options import ReadOptions
-from scalefit.ingest.source import Source, load_source
-from scalefit.ingest.table import Table
-from scalefit.ingest.trackers import SHAPERS, recognise_tracker, shape_as
+from scalefit.ingest.table import Table, join_tables
+from scalefit.ingest.trackers import SHAPERS, drop_unfinished, recognise_tracker, shape_as
 
-__all__ = ["read_table"]
+__all__ = ["read_table", "table_from_columns"]
 
 _SUFFIXES = frozenset([".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".xlsx"])
 _ONE_RUN = frozenset(["tensorboard", "lightning", "trainer-state"])
 _MAX_FILES = 10_000
+_MAX_BYTES = 4 * 1024**3
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file in memory: its name for messages, suffix without ".gz", decompressed bytes, hash of the file on disk."""
+
+    name: str
+    suffix: str
+    data: bytes
+    sha256: str
 
 
 def read_table(path: str | Path | Sequence[str | Path], options: ReadOptions | None = None) -> Table:
@@ -53,11 +65,38 @@ def read_table(path: str | Path | Sequence[str | Path], options: ReadOptions | N
     return join_tables(tables, given[0].name if len(given) == 1 else f"{len(given)} files")
 
 
+def table_from_columns(columns: Mapping[str, ArrayLike], options: ReadOptions, name: str) -> Table:
+    """Build a table from columns of equal length that are already in memory, by the rules of files.
+
+    Raises
+    ------
+    DataError
+        If lengths differ, no row is left, or names are ambiguous.
+    """
+    from scalefit.ingest.binary import frame_grid
+
+    arrays = {str(key): np.atleast_1d(np.asarray(value)) for key, value in columns.items()}
+    lengths = {key: len(array) for key, array in arrays.items()}
+    if len(set(lengths.values())) != 1:
+        raise DataError(f"{name}: the columns have {lengths} entries; give each one entry a row")
+    if not next(iter(lengths.values())):
+        raise DataError(f"{name}: the columns are empty; give at least one row")
+    return _table(frame_grid(name, "memory", list(arrays), list(arrays.values())), options)
+
+
+def _table(grid: Grid, options: ReadOptions, sha256: str = "") -> Table:
+    """Understand a grid and remark on what it lacks and on values that are rarely meant."""
+    table = build_table(grid if options.keep_unfinished else drop_unfinished(grid), options, sha256)
+    return replace(table, warnings=(*table.warnings, *missing_roles(table), *suspicious(table)))
+
+
 def _read_file(path: Path, options: ReadOptions, label: str | None) -> Table:
-    grid, sha256 = _grid_of_file(path, options)
-    if label is not None or grid.format in _ONE_RUN:
-        grid = _with_run(grid, label or _stem(path))
-    return build_table(grid, options, sha256)
+    source = _load(path)
+    grid = _grid(source, options)
+    if (label is not None or grid.format in _ONE_RUN) and not role_candidates(grid.names, "run"):
+        run = np.full(len(grid), label or _stem(path), dtype=object)
+        grid = replace(grid, names=("run", *grid.names), columns=(run, *grid.columns))
+    return _table(grid, options, source.sha256)
 
 
 def _files_of(path: Path) -> list[Path]:
@@ -108,44 +147,100 @@ def _labelled(files: list[Path], folder: Path | None) -> list[tuple[Path, str]]:
     return list(zip(files, labels, strict=True))
 
 
-def _with_run(grid: Grid, label: str) -> Grid:
-    """Add a run column that holds one label, unless the file says which run a row belongs to."""
-    if role_candidates(grid.names, "run"):
-        return grid
-    return replace(grid, names=("run", *grid.names), columns=(np.full(len(grid), label, dtype=object), *grid.columns))
+def _load(path: Path) -> _Source:
+    """Read a file, decompressing gzip by its first bytes.
+
+    Raises
+    ------
+    DataError
+        If it cannot be opened, is empty, or is damaged gzip.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise DataError(f"{path.name} is larger than 4 GB; select the rows you need first")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    data = _gunzip(raw, path.name) if raw.startswith(b"\x1f\x8b") else raw
+    if not data or (data[:4096].isspace() and data.isspace()):
+        raise DataError(f"{path.name} is empty; export the runs again")
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    suffix = suffixes[-1] if suffixes else ""
+    return _Source(path.name, suffix, data, hashlib.sha256(raw).hexdigest())
 
 
-def _grid_of_file(path: Path, options: ReadOptions) -> tuple[Grid, str]:
-    if options.format in {None, "csv"}:
-        fast = read_fast(path, options)
-        if fast is not None:
-            grid, sha256 = fast
-            return (grid if options.format else shape_as_recognised(grid)), sha256
-    source = load_source(path)
-    return _grid(source, options), source.sha256
+def _gunzip(raw: bytes, name: str) -> bytes:
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        data = inflater.decompress(raw, _MAX_BYTES)
+        if inflater.eof and inflater.unused_data:
+            data = gzip.decompress(raw)
+    except (zlib.error, gzip.BadGzipFile, EOFError) as error:
+        raise DataError(f"{name} is damaged gzip ({error}); copy it again") from None
+    if not inflater.eof:
+        raise DataError(f"{name} is gzip that ends too early (or holds over 4 GB); copy it again")
+    return data
 
 
-def _grid(source: Source, options: ReadOptions) -> Grid:
+def _as_utf8(source: _Source) -> tuple[bytes, tuple[ScalefitWarning, ...]]:
+    """Return the text of a source as UTF-8: from UTF-8 or UTF-16 with their marks, else from Windows-1252 and said."""
+    data = source.data
+    for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+        if data.startswith(mark):
+            try:
+                return data.decode(encoding).encode(errors="surrogatepass"), ()
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{source.name}: byte {error.start} is no {encoding} text; save the file as UTF-8"
+                ) from None
+    if b"\x00" in data:
+        raise DataError(f"{source.name} holds NUL bytes and is no text; save it as CSV in UTF-8")
+    try:
+        if not data.isascii():
+            data.decode()
+        return data, ()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        warning = ScalefitWarning(
+            "encoding-assumed",
+            f"line {line} of {source.name} is not UTF-8; the file was read as Windows-1252.",
+            "Check the names and labels, or save the file as UTF-8.",
+            {"line": line},
+        )
+        return data.decode("cp1252", errors="replace").encode(), (warning,)
+
+
+def _grid(source: _Source, options: ReadOptions) -> Grid:
     form = options.format or _recognise(source)
-    if form in {"json", "trainer-state"}:
-        return read_document(source)
-    if form == "jsonl":
-        return read_lines(source)
     if form == "parquet":
-        return read_parquet(source)
+        from scalefit.ingest.binary import read_parquet
+
+        return read_parquet(source.data, source.name)
     if form == "excel":
-        return shape_as_recognised(read_excel(source, options))
-    grid = read_delimited(source, options)
-    return shape_as_recognised(grid) if options.format is None else shape_as(grid, options.format)
+        from scalefit.ingest.binary import excel_records
+
+        records = excel_records(source.data, source.name)
+        found = layout(records[:60], source.name, options, ",")
+        grid = grid_of_records(((i + 1, record) for i, record in enumerate(records)), source.name, found)
+        return _shaped(replace(grid, format="excel"))
+    text, warnings = _as_utf8(source)
+    if form in {"json", "jsonl", "trainer-state"}:
+        from scalefit.ingest.documents import read_document, read_lines
+
+        grid = (read_lines if form == "jsonl" else read_document)(text.decode(), source.name)
+    else:
+        grid = read_delimited(text, source.name, options)
+        grid = _shaped(grid) if options.format is None else shape_as(grid, options.format)
+    return replace(grid, warnings=warnings)
 
 
-def shape_as_recognised(grid: Grid) -> Grid:
+def _shaped(grid: Grid) -> Grid:
     """Bring a table into rows of points by the tracker format that its columns show."""
     form = recognise_tracker(grid)
     return shape_as(grid, form) if form in SHAPERS and form != "csv" else grid
 
 
-def _recognise(source: Source) -> str:
+def _recognise(source: _Source) -> str:
     """Return the family of formats that the first bytes show; the suffix decides only between JSON forms."""
     data = source.data
     if data.startswith(b"PAR1"):

@@ -1,168 +1,25 @@
-"""What reading a file yields: numbers by column, the place of each row, and what was left out and why."""
+"""What reading yields: numbers by column with their history; several such tables under one another; the tidy text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import csv
+import hashlib
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.errors import ScalefitWarning
+from scalefit.errors import DataError, ScalefitWarning
+from scalefit.ingest.grid import Dropped, FloatArray, IntArray, Places, frozen
+from scalefit.ingest.options import OWN_FORMAT, OWN_MARK, protect
+from scalefit.numbers import show_number
 
-__all__ = [
-    "Dropped",
-    "DroppedRow",
-    "FloatArray",
-    "IntArray",
-    "Origin",
-    "Places",
-    "Selection",
-    "Table",
-    "frozen",
-]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
-
-def frozen(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the array, made read-only."""
-    values.flags.writeable = False
-    return values
-
-
-@dataclass(frozen=True, eq=False)
-class Places:
-    """Where each row of a table stands in the file it came from.
-
-    Attributes
-    ----------
-    rows : (n,) int64 array
-        Number of the data row in its file, from 1.
-    lines : (n,) int64 array
-        Line of its file, from 1 (the header is usually line 1).
-    files : (n,) int64 array or None
-        Index into `names`; None when there is one file.
-    names : tuple of str
-        The file names, for messages.
-    """
-
-    rows: IntArray
-    lines: IntArray
-    files: IntArray | None
-    names: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def take(self, index: NDArray[Any]) -> Places:
-        """Return the places of some rows."""
-        files = None if self.files is None else frozen(self.files[index])
-        return Places(frozen(self.rows[index]), frozen(self.lines[index]), files, self.names)
-
-    def file_of(self, i: int) -> str:
-        """Return the name of the file that row i came from."""
-        return self.names[0 if self.files is None else int(self.files[i])]
-
-    def name(self, i: int) -> str:
-        """Return a phrase for row i, such as "row 5 (line 6) of runs.csv"."""
-        return f"row {self.rows[i]} (line {self.lines[i]}) of {self.file_of(i)}"
-
-    @staticmethod
-    def join(parts: Sequence[Places]) -> Places:
-        """Return the places of several tables under one another."""
-        names = tuple(dict.fromkeys(name for part in parts for name in part.names))
-        code = {name: i for i, name in enumerate(names)}
-        files = []
-        for part in parts:
-            lookup = np.array([code[name] for name in part.names], dtype=np.int64)
-            own = np.zeros(len(part), dtype=np.int64) if part.files is None else part.files
-            files.append(lookup[own])
-        return Places(
-            frozen(np.concatenate([part.rows for part in parts])),
-            frozen(np.concatenate([part.lines for part in parts])),
-            None if len(names) == 1 else frozen(np.concatenate(files)),
-            names,
-        )
-
-
-@dataclass(frozen=True)
-class DroppedRow:
-    """One row that was left out: its data row and line in the file (both from 1), the reason, the file."""
-
-    row: int
-    line: int
-    reason: str
-    file: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Dropped(Sequence[DroppedRow]):
-    """The rows left out, in the order in which they were dropped; a sequence of `DroppedRow`.
-
-    Reasons are stored once each, so a million dropped rows cost a few integers a row.
-    """
-
-    places: Places
-    codes: IntArray
-    reasons: tuple[str, ...]
-
-    @staticmethod
-    def none(name: str) -> Dropped:
-        """Return the empty list of a file."""
-        empty = np.zeros(0, dtype=np.int64)
-        return Dropped(Places(empty, empty, None, (name,)), empty, ())
-
-    @staticmethod
-    def of(places: Places, reasons: Sequence[str]) -> Dropped:
-        """Return rows dropped each with its own reason."""
-        unique = tuple(dict.fromkeys(reasons))
-        code = {reason: i for i, reason in enumerate(unique)}
-        codes = np.array([code[reason] for reason in reasons], dtype=np.int64)
-        return Dropped(places, codes, unique)
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    @overload
-    def __getitem__(self, i: int) -> DroppedRow: ...
-    @overload
-    def __getitem__(self, i: slice) -> tuple[DroppedRow, ...]: ...
-    def __getitem__(self, i: int | slice) -> DroppedRow | tuple[DroppedRow, ...]:
-        if isinstance(i, slice):
-            return tuple(self[j] for j in range(*i.indices(len(self))))
-        j = range(len(self))[i]
-        places = self.places
-        return DroppedRow(
-            int(places.rows[j]), int(places.lines[j]), self.reasons[int(self.codes[j])], places.file_of(j)
-        )
-
-    def __iter__(self) -> Iterator[DroppedRow]:
-        return (self[i] for i in range(len(self)))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __add__(self, other: Dropped) -> Dropped:
-        if not len(other):
-            return self
-        if not len(self):
-            return other
-        reasons = tuple(dict.fromkeys(self.reasons + other.reasons))
-        code = {reason: i for i, reason in enumerate(reasons)}
-        lookups = [np.array([code[r] for r in part.reasons], dtype=np.int64) for part in (self, other)]
-        codes = np.concatenate([lookups[0][self.codes], lookups[1][other.codes]])
-        return Dropped(Places.join([self.places, other.places]), frozen(codes), reasons)
-
-    def counts(self) -> dict[str, int]:
-        """Return how many rows each reason took, in order of first appearance."""
-        number = np.bincount(self.codes, minlength=len(self.reasons))
-        return {reason: int(n) for reason, n in zip(self.reasons, number, strict=True)}
+__all__ = ["Origin", "Selection", "Table", "join_tables", "write_csv", "write_json"]
 
 
 @dataclass(frozen=True)
@@ -269,3 +126,116 @@ class Table:
     def with_warning(self, warning: ScalefitWarning) -> Table:
         """Return the table with one more warning."""
         return replace(self, warnings=(*self.warnings, warning))
+
+
+def join_tables(tables: Sequence[Table], name: str) -> Table:
+    """Put tables under one another; a column that one of them lacks is missing there.
+
+    Raises
+    ------
+    DataError
+        If the losses have different units.
+    """
+    units = {table.origin.units.get("loss", "") for table in tables}
+    if len(units) > 1:
+        raise DataError(f"{name}: the files have losses in {', '.join(sorted(units))}; read them apart")
+    tables = _with_one_kind_of_run(tables)
+    numbers = dict.fromkeys(column for table in tables for column in table.columns)
+    texts = dict.fromkeys(column for table in tables for column in table.texts if column not in numbers)
+    first = tables[0].origin
+    formats = dict.fromkeys(table.origin.format for table in tables)
+    origin = Origin(
+        name,
+        "+".join(formats),
+        hashlib.sha256("".join(table.origin.sha256 for table in tables).encode()).hexdigest(),
+        {column: d for table in reversed(tables) for column, d in table.origin.columns.items()},
+        first.units,
+        tuple(dict.fromkeys(entry for table in tables for entry in table.origin.ignored)),
+        first.locale,
+    )
+    dropped = tables[0].dropped
+    for table in tables[1:]:
+        dropped = dropped + table.dropped
+    return Table(
+        {column: frozen(_stack([_numbers(table, column) for table in tables])) for column in numbers},
+        {column: frozen(_stack([_texts(table, column) for table in tables])) for column in texts},
+        Places.join([table.places for table in tables]),
+        dropped if len(dropped) else Dropped.none(name),
+        origin,
+        (),
+        _one_of_each_kind(tables),
+    )
+
+
+def _one_of_each_kind(tables: Sequence[Table]) -> tuple[ScalefitWarning, ...]:
+    """Return one warning of each code and role: the first, with the number of files where several have it."""
+    kinds: dict[tuple[str, Any], list[ScalefitWarning]] = {}
+    for table in tables:
+        mine = {(warning.code, warning.numbers.get("role")): warning for warning in reversed(table.warnings)}
+        for kind in reversed(mine):
+            kinds.setdefault(kind, []).append(mine[kind])
+    found = []
+    for first, *others in kinds.values():
+        if others:
+            files = len(others) + 1
+            message = f"in {files} of {len(tables)} files, for example: {first.message}"
+            first = replace(first, message=message, numbers={**first.numbers, "files": files})
+        found.append(first)
+    return tuple(found)
+
+
+def _with_one_kind_of_run(tables: Sequence[Table]) -> Sequence[Table]:
+    """Return the tables with runs as text in all where some name them and others number them."""
+    if not any("run" in table.texts for table in tables):
+        return tables
+    worded = []
+    for table in tables:
+        columns = dict(table.columns)
+        if "run" in columns:
+            labels = np.array([show_number(value) for value in columns.pop("run").tolist()], dtype=object)
+            table = replace(table, columns=columns, texts={**table.texts, "run": frozen(labels)})
+        worded.append(table)
+    return worded
+
+
+def _stack(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(parts)
+
+
+def _numbers(table: Table, column: str) -> NDArray[np.float64]:
+    if column in table.columns:
+        return table.columns[column]
+    return np.full(len(table), np.nan)
+
+
+def _texts(table: Table, column: str) -> NDArray[np.object_]:
+    if column in table.texts:
+        return table.texts[column]
+    return np.full(len(table), "", dtype=object)
+
+
+def write_json(table: Table) -> str:
+    """Return the tidy JSON document: format, version, units, and one list a column; a missing cell is null."""
+    run = table.texts.get("run")
+    labels = {} if run is None else {"run": run.tolist()}
+    numbers = {n: [None if math.isnan(v) else v for v in c.tolist()] for n, c in table.columns.items()}
+    document = {"format": OWN_FORMAT, "version": 1, "units": dict(table.origin.units), "columns": labels | numbers}
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def write_csv(table: Table) -> str:
+    """Return the tidy CSV.
+
+    The first line is a comment that names the format and the unit of the loss; the second holds the
+    column names, the run label first, then every column of numbers; a missing cell is empty.
+    """
+    run = table.texts.get("run")
+    names = ([] if run is None else ["run"]) + [protect(name) for name in table.columns]
+    columns: list[list[str]] = [] if run is None else [[protect(str(label)) for label in run]]
+    columns += [[show_number(value) for value in values.tolist()] for values in table.columns.values()]
+    out = io.StringIO()
+    out.write(f"{OWN_MARK}; loss in {table.origin.units.get('loss', 'nats per token')}\n")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(zip(*columns, strict=True))
+    return out.getvalue()

@@ -9,15 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import DataError, OptionError
-from scalefit.ingest.grid import Grid
+from scalefit.ingest.grid import Dropped, Grid
 from scalefit.ingest.names import normal_name
 from scalefit.ingest.numbers import MISSING, looks_numeric
-from scalefit.ingest.table import Dropped
+from scalefit.ingest.options import CHART_SEPARATOR
 
-__all__ = ["CHART_SEPARATOR", "SHAPERS", "drop_unfinished", "recognise_tracker", "shape_as"]
+__all__ = ["SHAPERS", "drop_unfinished", "recognise_tracker", "shape_as"]
 
-CHART_SEPARATOR = " - "
-"""Between run and metric in the column names of a W&B chart."""
 _ENVELOPE = ("__MIN", "__MAX")
 _FINISHED = frozenset(["finished", "completed", "complete", "succeeded", "success", "done"])
 _UNFINISHED = frozenset(

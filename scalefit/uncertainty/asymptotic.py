@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,14 @@ from numpy.typing import NDArray
 from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.fitting.covariance import Optimum, t_interval
 from scalefit.fitting.derivatives import evaluate, gauss_newton
-from scalefit.fitting.fit import Fit
 from scalefit.fitting.starts import check_seed
 from scalefit.laws.law import Law
 from scalefit.uncertainty.groups import FEWEST_CLUSTERS, choose_grouping, group_labels
 from scalefit.uncertainty.resampling import Refits, refit
 from scalefit.uncertainty.samples import check_level
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["Asymptotic", "asymptotic"]
 

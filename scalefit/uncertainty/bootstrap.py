@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from scipy.special import ndtri
 
 from scalefit.errors import FitError, OptionError, ScalefitWarning
 from scalefit.execute import Progress, run_jobs
-from scalefit.fitting.fit import Fit
 from scalefit.fitting.starts import check_seed
 from scalefit.identifiability import Verdict
 from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Grouping, choose_grouping, group_labels
@@ -37,6 +36,9 @@ from scalefit.uncertainty.resampling import (
     refit,
 )
 from scalefit.uncertainty.samples import Samples, check_level
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["bootstrap", "check_resamples"]
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalefit.errors import FitError, OptionError, ScalefitWarning
 from scalefit.execute import Progress
-from scalefit.fitting.fit import Fit
 from scalefit.uncertainty.asymptotic import Asymptotic
 from scalefit.uncertainty.groups import Grouping, choose_grouping
-from scalefit.uncertainty.methods import ALL_METHODS, FAST_METHODS, METHODS, Answer, Interval, Settings, Task
+from scalefit.uncertainty.methods import ALL_METHODS, FAST_METHODS, METHODS
 from scalefit.uncertainty.profile import Profile
 from scalefit.uncertainty.samples import Samples
+from scalefit.uncertainty.task import Answer, Interval, Settings, Task
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["ALL_METHODS", "FAST_METHODS", "Comparison", "Interrupted", "Settings", "compare_intervals"]
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from scalefit.errors import OptionError
-from scalefit.fitting.fit import Fit
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["FEWEST_CLUSTERS", "Dependence", "Grouping", "choose_grouping", "group_labels", "test_dependence"]
 

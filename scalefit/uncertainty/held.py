@@ -1,25 +1,83 @@
-"""The least objective with a function of the parameters held at a value."""
+"""The profile of any function of the parameters: the least objective with it held at a value."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from scalefit.errors import OptionError
 from scalefit.fitting.derivatives import evaluate, gauss_newton
-from scalefit.fitting.fit import Fit
+from scalefit.uncertainty.profile import Curve, Profile
 from scalefit.uncertainty.resampling import Refits
+from scalefit.uncertainty.samples import check_level
 
-__all__ = ["Held"]
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
+
+__all__ = ["Held", "profile_quantity"]
 
 Array = NDArray[np.float64]
 
 DIFFERENCE = 1e-4
 """Step of central differences, in standard errors."""
+
+
+def profile_quantity(
+    fit: Fit,
+    quantity: Callable[[Mapping[str, float]], float],
+    level: float = 0.95,
+    *,
+    name: str = "quantity",
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> Profile:
+    """Profile any smooth function of a law's parameters, such as a predicted loss or a best width.
+
+    The objective is minimised with the quantity held (sequential quadratic programming), in coordinates in which the
+    fit's curvature is the same in every direction.
+
+    Parameters
+    ----------
+    fit : Fit
+        With a squared objective.
+    quantity : callable
+        From parameters in plain units by name to a number.
+    level : float
+    name : str
+        What to call it.
+    bounds : (float, float)
+        Between which the quantity can lie.
+
+    Raises
+    ------
+    OptionError
+        If the objective is robust, or the quantity does not depend on the parameters.
+
+    Examples
+    --------
+    >>> import scalefit as sf
+    >>> fitted = sf.fit(sf.load_dataset("chinchilla").drop_worst(40))
+    >>> point = {"width": 8192, "depth": 80, "tokens": 1e12}
+    >>> found = profile_quantity(fitted, lambda params: float(fitted.law.predict(point, params)))
+    >>> [round(end, 2) for end in found.interval]
+    [1.95, 1.98]
+    """
+    check_level(level)
+    if fit.objective.delta is not None:
+        raise OptionError(
+            f"a derived quantity is profiled for squared objectives, not {fit.objective.name}; take bootstrap draws"
+        )
+    held = Held.of(fit, quantity)
+    step = held.deviation
+    if not step > 0:
+        raise OptionError(f"{name} does not change with the parameters of the fit; there is nothing to profile")
+    curve = Curve(held, held.estimate, step, bounds, held.degrees)
+    return curve.profile(name, held.estimate, level, "F")
 
 
 @dataclass(frozen=True, eq=False)

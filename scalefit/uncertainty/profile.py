@@ -10,7 +10,8 @@ F-test of lmfit). A robust penalty is no likelihood: there
     z(v) = sign(v - estimate) sqrt(2 n (F(v) - F) / lambda),                                       (2)
 
 with lambda the robust over the inverse-Hessian variance of the quantity (Kent 1982). An end that is not reached
-before the quantity's bound, or for as long as anybody cares, is open.
+before the quantity's bound is open; that of a floor which reaches 0, or of a parameter with bounds of the user's,
+ends there.
 """
 
 from __future__ import annotations
@@ -19,28 +20,33 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize.elementwise import find_root
 from scipy.special import stdtrit
 
 from scalefit.errors import OptionError
 from scalefit.fitting.centred import CentredLaw
-from scalefit.fitting.fit import Fit
 from scalefit.fitting.solver import solve
 from scalefit.uncertainty.asymptotic import Asymptotic, asymptotic
-from scalefit.uncertainty.held import Held
 from scalefit.uncertainty.samples import check_level
 
-__all__ = ["Profile", "profile", "profile_quantity"]
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
+
+__all__ = ["Curve", "Profile", "profile"]
 
 Array = NDArray[np.float64]
 
-FARTHEST = 40.0
-"""An end farther away than this many standard errors is open."""
+FARTHEST = 1e4
+"""Where nothing bounds a quantity, an end farther away than this many standard errors is open."""
 
-CLOSE = 1e-4
+LARGEST_LOG = 700.0
+"""Logarithms of coefficients are tried so far, which numbers can still hold."""
+
+CLOSE = 1e-5
 """z at an end is met to this."""
 
 GRID = np.array([-1.25, -1.0, -0.75, -0.5, -0.25, 0.25, 0.5, 0.75, 1.0, 1.25])
@@ -96,103 +102,41 @@ def profile(fit: Fit, name: str, level: float = 0.95, *, theory: Asymptotic | No
     target = fit.constraints.ties.get(name, name)
     if target in fit.constraints.fixed:
         raise OptionError(f"{name} is fixed at {fit.params[name]:g}; there is nothing to profile")
-    curve = _parameter_curve(fit, target, theory or asymptotic(fit, simulations=0))
-    calibration = "F" if fit.objective.delta is None else "sandwich"
-    return curve.profile(name, fit.params[name], level, calibration)
-
-
-def profile_quantity(
-    fit: Fit,
-    quantity: Callable[[Mapping[str, float]], float],
-    level: float = 0.95,
-    *,
-    name: str = "quantity",
-    bounds: tuple[float, float] = (-math.inf, math.inf),
-) -> Profile:
-    """Profile any smooth function of a law's parameters, such as a predicted loss or a best width.
-
-    The objective is minimised with the quantity held (sequential quadratic programming), in coordinates in which the
-    fit's curvature is the same in every direction.
-
-    Parameters
-    ----------
-    fit : Fit
-        With a squared objective.
-    quantity : callable
-        From parameters in plain units by name to a number.
-    level : float
-    name : str
-        What to call it.
-    bounds : (float, float)
-        Between which the quantity can lie.
-
-    Raises
-    ------
-    OptionError
-        If the objective is robust, or the quantity does not depend on the parameters.
-
-    Examples
-    --------
-    >>> import scalefit as sf
-    >>> fitted = sf.fit(sf.load_dataset("chinchilla").drop_worst(40))
-    >>> point = {"width": 8192, "depth": 80, "tokens": 1e12}
-    >>> found = profile_quantity(fitted, lambda params: float(fitted.law.predict(point, params)))
-    >>> [round(end, 2) for end in found.interval]
-    [1.95, 1.98]
-    """
-    check_level(level)
-    if fit.objective.delta is not None:
-        raise OptionError(
-            f"a derived quantity is profiled for squared objectives, not {fit.objective.name}; take bootstrap draws"
-        )
-    held = Held.of(fit, quantity)
-    step = held.deviation
-    if not step > 0:
-        raise OptionError(f"{name} does not change with the parameters of the fit; there is nothing to profile")
-    curve = _Curve(held, held.estimate, step, bounds, held.degrees, lambda value: value)
-    return curve.profile(name, held.estimate, level, "F")
-
-
-def _parameter_curve(fit: Fit, name: str, theory: Asymptotic) -> _Curve:
-    """The curve of one parameter; a coefficient moves in its logarithm."""
-    log = name.startswith("c_")
-
-    def inner(value: float) -> float:
-        if not log:
-            return value
-        return math.log(value) if value > 0 else -math.inf
-
-    degrees, scale = theory.degrees["gauss-newton"], float(theory.likelihood_scale[theory.names.index(name)])
+    parameter, theory = fit.law.parameter(target), theory or asymptotic(fit, simulations=0)
+    # A parameter at its bound was estimated too: the profile lets it leave.
+    degrees = len(fit.runs) - len(fit.optimum.free)
+    scale = float(theory.likelihood_scale[theory.names.index(target)])
 
     def squared(value: float, near: Any) -> tuple[float, Any]:
-        fixed = {name: math.exp(value) if log else value}
+        fixed = {target: float(parameter.outer(value))}
         objective, params = refit_with(fit, fixed, fit.params if near is None else near)
         if fit.objective.delta is None:
             return degrees * (objective / fit.objective_value - 1), params
         return 2 * len(fit.runs) * (objective - fit.objective_value) / scale, params
 
-    low, high = fit.constraints.limits(fit.law.parameter(name))
-    estimate = inner(fit.params[name])
-    step = _first_step(fit, name, estimate)
-    outer = math.exp if log else _same
-    return _Curve(squared, estimate, step, (inner(low), inner(high)), degrees, outer)
+    low, high = fit.constraints.limits(parameter)
+    estimate, step = float(parameter.inner(fit.params[target])), fit.standard_errors[target]
+    if not (math.isfinite(step) and step > 0):
+        known = fit.limits.get(target, math.nan)
+        step = (
+            abs(known - estimate) / 2 if known != estimate and math.isfinite(known) else 0.1 * max(abs(estimate), 1e-3)
+        )
+    farthest = LARGEST_LOG if parameter.in_logs else math.inf
+    curve = Curve(
+        squared,
+        estimate,
+        step,
+        tuple(np.clip([parameter.inner(low), parameter.inner(high)], -farthest, farthest).tolist()),
+        degrees,
+        parameter.outer,
+        # Bounds of the user's and the floor's 0 end an interval; an exponent at its natural bound can be anything.
+        ends_at_bounds=not parameter.is_exponent or target in fit.constraints.bounds,
+    )
+    return curve.profile(name, fit.params[name], level, "F" if fit.objective.delta is None else "sandwich")
 
 
-def _same(value: float) -> float:
-    return value
-
-
-def _first_step(fit: Fit, name: str, estimate: float) -> float:
-    error = fit.standard_errors[name]
-    if math.isfinite(error) and error > 0:
-        return error
-    if name in fit.limits:
-        return abs(fit.limits[name] - estimate) / 1.645
-    return 0.1 * max(abs(estimate), 1e-3)
-
-
-class _Curve:
-    """Evaluates z, each time from the nearest point known; lives only inside `profile`.
+class Curve:
+    """Evaluates z, each time from the nearest point known; lives only inside `profile` and `profile_quantity`.
 
     Parameters
     ----------
@@ -206,6 +150,8 @@ class _Curve:
         Of Student's t.
     outer : callable
         From inner to outer values.
+    ends_at_bounds : bool
+        Whether an interval that reaches a bound ends there, or is open.
     """
 
     def __init__(
@@ -215,10 +161,11 @@ class _Curve:
         step: float,
         bounds: tuple[float, float],
         degrees: int,
-        outer: Callable[[float], float],
+        outer: Callable[[float], float] = float,
+        ends_at_bounds: bool = False,
     ) -> None:
         self.squared, self.estimate, self.step, self.bounds = squared, estimate, step, bounds
-        self.degrees, self.outer = degrees, outer
+        self.degrees, self.outer, self.ends_at_bounds = degrees, outer, ends_at_bounds
         self.known: dict[float, tuple[float, Any]] = {estimate: (0.0, None)}
 
     def profile(self, name: str, estimate: float, level: float, calibration: str) -> Profile:
@@ -238,7 +185,7 @@ class _Curve:
         )
 
     def _shown(self, end: float) -> float:
-        return self.outer(end) if math.isfinite(end) else end
+        return float(self.outer(end)) if math.isfinite(end) else end
 
     def z(self, value: float) -> float:
         """Signed root at an inner value."""
@@ -249,33 +196,20 @@ class _Curve:
         return self.known[value][0]
 
     def end(self, side: int, threshold: float) -> float:
-        """The inner value at which |z| meets the threshold; infinite if it never does."""
-        bound = self.bounds[0] if side < 0 else self.bounds[1]
-        inner, outer = self.estimate, self.estimate + side * threshold * self.step
-        while True:
-            outer = max(outer, bound) if side < 0 else min(outer, bound)
-            if outer == self.estimate:
-                return side * math.inf
-            if abs(self.z(outer)) >= threshold:
-                return self._between(inner, outer, threshold)
-            if outer == bound or abs(outer - self.estimate) >= FARTHEST * self.step:
-                return side * math.inf
-            inner, outer = outer, self.estimate + 1.7 * (outer - self.estimate)
+        """The inner value at which |z| meets the threshold; the bound, or infinite, where it never does.
 
-    def _between(self, inner: float, outer: float, threshold: float) -> float:
-        """Root of |z| - threshold by the Illinois form of false position: z is nearly linear."""
-        f_inner, f_outer = abs(self.z(inner)) - threshold, abs(self.z(outer)) - threshold
-        for _ in range(40):
-            value = outer - f_outer * (outer - inner) / (f_outer - f_inner)
-            f = abs(self.z(value)) - threshold
-            if abs(f) < CLOSE:
-                return value
-            if f * f_outer < 0:
-                inner, f_inner = outer, f_outer
-            else:
-                f_inner /= 2
-            outer, f_outer = value, f
-        return outer
+        The search goes on to the bound: conditional errors say nothing of how far an interval reaches.
+        """
+        bound = self.bounds[0] if side < 0 else self.bounds[1]
+        inner = outer = self.estimate
+        step = threshold * self.step
+        while outer != bound and abs(outer - self.estimate) < FARTHEST * self.step:
+            inner, outer = outer, max(bound, outer - step) if side < 0 else min(bound, outer + step)
+            step *= 1.7
+            if abs(self.z(outer)) >= threshold:
+                excess = np.vectorize(lambda value: abs(self.z(float(value))) - threshold, otypes=[float])
+                return float(find_root(excess, (inner, outer), tolerances={"fatol": CLOSE}).x)
+        return bound if self.ends_at_bounds and outer == bound else side * math.inf
 
     def fill(self, ends: tuple[float, float]) -> None:
         """Add points across the interval; an open side is drawn three standard errors far."""

@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.fitting.centred import CentredLaw
 from scalefit.fitting.derivatives import jacobian
-from scalefit.fitting.fit import Fit
 from scalefit.fitting.problem import Problem
 from scalefit.fitting.solver import solve
 from scalefit.fitting.starts import draw_starts
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = [
     "METHODS",

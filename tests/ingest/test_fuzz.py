@@ -12,9 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import scalefit.ingest.fast as fast
+import scalefit.ingest.delimited as delimited
 from scalefit.errors import ScalefitError
-from scalefit.ingest import ReadOptions
 from scalefit.runs import Runs
 
 SEEDS = [
@@ -84,24 +83,15 @@ def read_and_return(data: bytes, folder) -> bool:
     same(runs, Runs.from_csv(folder / "tidy.csv"))
     runs.to_json(folder / "tidy.json")
     same(runs, Runs.from_csv(folder / "tidy.json"))
-    quick = fast.read_fast(path, ReadOptions())
-    if quick is not None:
-        same(runs, quick_runs(path))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delimited, "PANDAS_FROM", 0)
+        same(runs, Runs.from_csv(path))
     return True
-
-
-def quick_runs(path) -> Runs:
-    """Read with the fast reader alone."""
-    from scalefit.ingest.build import build_table
-    from scalefit.ingest.read import shape_as_recognised
-
-    grid, sha256 = fast.read_fast(path, ReadOptions())
-    return Runs(build_table(shape_as_recognised(grid), ReadOptions(), sha256))
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(fast, "FAST_FROM", 1 << 40)
+    monkeypatch.setattr(delimited, "PANDAS_FROM", 1 << 40)
     return tmp_path
 
 

@@ -5,6 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
+import scalefit.ingest.delimited as delimited
 from scalefit.errors import DataError, OptionError
 from scalefit.ingest import ReadOptions
 from scalefit.runs import Runs
@@ -215,39 +216,37 @@ def test_missing_file_and_bad_options(tmp_path):
         ReadOptions(delimiter="/")
 
 
-def test_fast_and_exact_reader_agree(table, write, monkeypatch):
-    import scalefit.ingest.fast as fast
-
-    path = write(lines_of(table * 30, HEADERS[1]))
-    exact = Runs.from_csv(path)
-    calls = []
-    monkeypatch.setattr(fast, "FAST_FROM", 0)
-    original = fast._parse
-    monkeypatch.setattr(fast, "_parse", lambda *args: calls.append(args) or original(*args))
-    quick = Runs.from_csv(path)
-    assert len(calls) == 1
-    assert quick.origin.sha256 == exact.origin.sha256
-    assert quick.columns == exact.columns
-    assert np.array_equal(quick.lines, exact.lines)
-    for name in exact.columns:
-        assert np.array_equal(quick[name], exact[name])
-
-
 IRREGULAR = ["512,8,1e9", "512,8,1e9,3.5,1", "", '"512",8,1e9,3.5', "# x", "# 512,8,1e9,3.5"]
 ODD_CELLS = ["512,8,1e9,", "512,8,10B,3.5", "512,8,1e9,inf", "512,oops,1e9,3.5", "512,,1e9,3.5"]
 
 
-@pytest.mark.parametrize("odd", IRREGULAR + ODD_CELLS)
+@pytest.mark.parametrize("odd", ["512,8,1e9,3.5", *IRREGULAR, *ODD_CELLS])
 @pytest.mark.parametrize("at", [0, 13, 27])
-def test_the_fast_reader_leaves_irregular_files_to_the_exact_one(table, write, monkeypatch, odd, at):
-    import scalefit.ingest.fast as fast
-
+@pytest.mark.parametrize("block", [1, 200, 1 << 20])
+def test_blocks_and_whole_files_agree(table, write, monkeypatch, odd, at, block):
     body = lines_of(table, HEADERS[0]).splitlines()
     body.insert(1 + at, odd)
     path = write("\n".join(body) + "\n")
     exact = Runs.from_csv(path)
-    monkeypatch.setattr(fast, "FAST_FROM", 0)
-    assert (fast.read_fast(path, ReadOptions()) is None) == (odd in IRREGULAR)
+    monkeypatch.setattr(delimited, "PANDAS_FROM", 0)
+    monkeypatch.setattr(delimited, "_BLOCK", block)
+    calls = []
+    original = delimited._frame
+    monkeypatch.setattr(delimited, "_frame", lambda *args: calls.append(args) or original(*args))
     quick = Runs.from_csv(path)
-    assert quick.dropped == exact.dropped
+    assert calls or '"' in odd or (block == 1 << 20 and odd in IRREGULAR)
+    assert (quick.origin, quick.columns, quick.dropped) == (exact.origin, exact.columns, exact.dropped)
+    assert np.array_equal(quick.lines, exact.lines)
     assert all(np.array_equal(quick[name], exact[name], equal_nan=True) for name in exact.columns)
+
+
+@pytest.mark.parametrize("n_bytes", [10, 70_000])
+@pytest.mark.parametrize("rows", [3, 30_000])
+def test_long_headers_and_undecodable_ones(write, rows, n_bytes):
+    header = "width,depth,tokens,lo\xe9ss," + "x" * n_bytes
+    text = header + "\n" + "512,8,1000000000,3.5,1\n" * rows
+    path = write(text, encoding="cp1252")
+    with pytest.raises(DataError, match=r"has no loss column.*lo\xe9ss"):
+        Runs.from_csv(path)
+    runs = Runs.from_csv(write(text.replace("\xe9", "")))
+    assert (len(runs), runs.columns[-1]) == (rows, "x" * n_bytes)

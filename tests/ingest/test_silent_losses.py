@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-import scalefit.ingest.fast as fast
+import scalefit.ingest.delimited as delimited
 from scalefit.errors import DataError, ScalefitWarning
 from scalefit.ingest import ReadOptions, read_table
 from scalefit.runs import Runs
@@ -40,10 +40,10 @@ LABELS = [
 ]
 
 
-@pytest.mark.parametrize("fast_from", [0, 1 << 40])
+@pytest.mark.parametrize("pandas_from", [0, 1 << 40])
 @pytest.mark.parametrize("labels", LABELS)
-def test_labels_that_look_like_numbers_stay_apart(write, monkeypatch, labels, fast_from):
-    monkeypatch.setattr(fast, "FAST_FROM", fast_from)
+def test_labels_that_look_like_numbers_stay_apart(write, monkeypatch, labels, pandas_from):
+    monkeypatch.setattr(delimited, "PANDAS_FROM", pandas_from)
     runs = Runs.from_csv(write("run_id,width,loss\n" + "".join(f"{x},512,3.5\n" * 2 for x in labels)))
     assert runs.run_ids.tolist() == [0, 0, 1, 1, 2, 2]
 
@@ -60,7 +60,7 @@ def test_plain_counts_are_runs_by_number(write):
     assert Runs.from_csv(write("run,loss\n1,3.5\n2,3.4\n1,3.3\n"))["run"].tolist() == [1, 2, 1]
 
 
-FAST_FILES = {
+LARGE_FILES = {
     "chart": ("Step,w1-d1 - val/loss,w2-d2 - val/loss\n1,3.5,3.6\n2,3.4,3.45\n", {}),
     "thousands": ("width\tdepth\ttokens\tloss\n512\t8\t1.000\t3\n1024\t8\t2.000\t3\n", {"thousands": "."}),
     "labels": ("run,width,loss\nr1,512,3.5\nr 2,1024,3.2\n", {}),
@@ -81,12 +81,12 @@ FAST_FILES = {
 }
 
 
-@pytest.mark.parametrize("name", FAST_FILES)
-def test_fast_reading_changes_nothing(write, monkeypatch, name):
-    text, options = FAST_FILES[name]
+@pytest.mark.parametrize("name", LARGE_FILES)
+def test_pandas_changes_nothing(write, monkeypatch, name):
+    text, options = LARGE_FILES[name]
     path = write(text)
     exact = Runs.from_csv(path, options=ReadOptions(**options))
-    monkeypatch.setattr(fast, "FAST_FROM", 0)
+    monkeypatch.setattr(delimited, "PANDAS_FROM", 0)
     quick = Runs.from_csv(path, options=ReadOptions(**options))
     assert (quick.columns, quick.origin, quick.dropped) == (exact.columns, exact.origin, exact.dropped)
     assert (quick.warnings, quick.lines.tolist()) == (exact.warnings, exact.lines.tolist())
@@ -94,16 +94,42 @@ def test_fast_reading_changes_nothing(write, monkeypatch, name):
     assert all(np.array_equal(quick[column], exact[column], equal_nan=True) for column in exact.columns)
 
 
-def test_an_odd_cell_leaves_a_large_file_on_the_fast_path(write):
+def test_an_odd_cell_sends_one_column_to_text(write, monkeypatch):
     n = 60_000
+    monkeypatch.setattr(delimited, "_BLOCK", 1 << 18)
     lines = [f"{512 + i},{4 + i % 7},{1e9 + i:.0f},{3 + i / n}" for i in range(n)]
     lines[n // 2] = "512,8,[/foo],3.5"
     path = write("width,depth,tokens,loss\n" + "\n".join(lines) + "\n")
-    grid, _ = fast.read_fast(path, ReadOptions())
+    grid = delimited.read_delimited(path.read_bytes(), "runs.csv", ReadOptions())
     assert [column.dtype == object for column in grid.columns] == [False, False, True, False]
+    assert grid.columns[2][0] == "1000000000"
     runs = Runs.from_csv(path)
     assert (len(runs), [row.line for row in runs.dropped]) == (n - 1, [n // 2 + 2])
     assert runs.dropped[0].reason == "tokens is '[/foo]', not a finite number"
+
+
+def test_an_irregular_line_sends_one_block_to_text(write, monkeypatch):
+    n = 20_000
+    monkeypatch.setattr(delimited, "_BLOCK", 1 << 17)
+    calls = []
+    original = delimited._by_csv
+    monkeypatch.setattr(delimited, "_by_csv", lambda *args: calls.append(args[0]) or original(*args))
+    lines = [f"r{i // 4},{512 + i},{4 + i % 7},{1e9 + i:.0f},{3 + i / n}" for i in range(n)]
+    lines[n // 2 : n // 2 + 1] = ["", "# a remark", "r1,512,8", "run,width,depth,tokens,loss", lines[n // 2]]
+    lines[5] = lines[5].replace("517,9", "517,nine")
+    path = write("run,width,depth,tokens,loss\n" + "\n".join(lines) + "\nmean,1,2,3,3.5\n")
+    runs = Runs.from_csv(path)
+    assert len(calls) == 1
+    assert (len(runs), runs.n_runs, runs.lines[-1]) == (n - 1, n // 4, n + 5)
+    at = [i for i in range(n) if i != 5]
+    assert runs["width"].tolist() == [512 + i for i in at]
+    assert runs["depth"].tolist() == [4 + i % 7 for i in at]
+    expected = [(n // 2 + 4, "3 cells where the header has 5"), (n // 2 + 5, "repeated header")]
+    assert [(d.line, d.reason) for d in runs.dropped][:2] == expected
+    assert [d.reason for d in runs.dropped][2:] == [
+        "mean is a summary of the rows above",
+        "depth is 'nine', not a finite number",
+    ]
 
 
 def test_warnings_travel_between_processes():

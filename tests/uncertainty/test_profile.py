@@ -15,7 +15,8 @@ from scalefit.errors import OptionError
 from scalefit.fitting.fit import fit
 from scalefit.laws.constraints import Constraints
 from scalefit.runs import Runs
-from scalefit.uncertainty.profile import profile, profile_quantity
+from scalefit.uncertainty.held import profile_quantity
+from scalefit.uncertainty.profile import Curve, profile
 
 
 def test_chinchilla(chin203_fit):
@@ -68,12 +69,48 @@ def test_open_ends_are_open():
     assert found.z.max() < stats.t.ppf(0.975, 20)
 
 
-def test_a_bound_leaves_one_end_open():
+def test_an_interval_that_reaches_the_floors_bound_ends_there():
     fitted = fit(load_dataset("gemstones"), objective="log-huber:1e-3")
     found = profile(fitted, "L0")
     assert fitted.params["L0"] == 0
-    assert found.interval[0] == -math.inf
+    assert found.interval[0] == 0
     assert 0 < found.interval[1] < 2.5
+
+
+TOKENS = 1e9 * 2.0 ** np.arange(8)
+
+
+def test_with_the_floor_at_zero_the_exponents_interval_comes_from_every_floor():
+    """Truth: exponent 0.1, floor 1.2; at the estimate, floor 0, the conditional interval is 0.0387 to 0.0406."""
+    loss = [2.1989, 2.1416, 2.0875, 2.0305, 1.9726, 1.9125, 1.8669, 1.8182]
+    fitted = fit(Runs.from_columns({"tokens": TOKENS, "loss": loss}), "tokens")
+    assert fitted.params["L0"] == 0
+    # Published: 0.0385 to 0.078, by F with 5 degrees of freedom.
+    assert profile(fitted, "alpha_tokens").interval == pytest.approx((0.0385, 0.078), abs=3e-4)
+    low, high = profile(fitted, "L0").interval
+    assert low == 0
+    assert 0.9 < high < 1.3
+
+
+def test_an_interval_of_the_floor_is_cut_at_zero():
+    loss = [2.572, 2.356, 2.186, 2.032, 1.872, 1.741, 1.616, 1.493]
+    fitted = fit(Runs.from_columns({"tokens": TOKENS, "loss": loss}), "tokens")
+    assert fitted.params["L0"] == pytest.approx(0.2186, abs=1e-4)
+    assert profile(fitted, "L0").interval == pytest.approx((0, 0.5313), abs=1e-3)
+    bounded = fit(fitted.runs, "tokens", constraints=Constraints.parse(bound=["L0=0.1:0.4"]))
+    assert profile(bounded, "L0").interval == (0.1, 0.4)
+
+
+def test_the_search_does_not_stop_short_of_the_end():
+    """At the estimate the law is so sharp that the end lies hundreds of conditional errors away."""
+    rng = np.random.default_rng(0)
+    tokens = np.geomspace(1e9, 4e9, 40)
+    loss = (1.7 + 505 / tokens**0.3) * np.exp(1e-4 * rng.standard_normal(40))
+    fitted = fit(Runs.from_columns({"tokens": tokens, "loss": loss}), "tokens")
+    curve = Curve(lambda value, _: ((value - 1) ** 2 * 1e-4, None), 1.0, 0.1, (-math.inf, math.inf), 30)
+    found = curve.profile("far", 1.0, 0.95, "F").interval
+    assert found == pytest.approx((1 - 204.2, 1 + 204.2), abs=0.1)  # t of 30 degrees over 0.01
+    assert all(math.isfinite(end) for name in fitted.params for end in profile(fitted, name).interval)
 
 
 def test_coefficients_are_profiled_in_their_logarithm_and_units_do_not_matter(chin203):

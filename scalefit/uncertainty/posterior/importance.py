@@ -21,19 +21,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from scalefit.errors import FitError, OptionError, ScalefitWarning
-from scalefit.fitting.fit import Fit
 from scalefit.fitting.starts import check_seed
 from scalefit.uncertainty.posterior.conditional import Conditional, build_conditional
 from scalefit.uncertainty.posterior.diagnostics import prior_influence, prior_warnings, smooth_weights
 from scalefit.uncertainty.posterior.priors import Prior
 from scalefit.uncertainty.posterior.target import Target, build_target, varying_names
 from scalefit.uncertainty.samples import Samples
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["Proposal", "build_proposal", "importance_sample"]
 

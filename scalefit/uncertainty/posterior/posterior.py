@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import FitError, OptionError
 from scalefit.execute import Progress
-from scalefit.fitting.fit import Fit
 from scalefit.fitting.starts import check_seed
 from scalefit.uncertainty.posterior.chains import Chain, fingerprint, load_chains, random_state, save_chains
 from scalefit.uncertainty.posterior.conditional import Conditional, build_conditional
@@ -25,6 +24,9 @@ from scalefit.uncertainty.posterior.importance import Proposal, build_proposal
 from scalefit.uncertainty.posterior.priors import Prior
 from scalefit.uncertainty.posterior.target import Target, build_target, varying_names
 from scalefit.uncertainty.samples import Samples
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["sample_posterior"]
 

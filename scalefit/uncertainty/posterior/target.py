@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,12 @@ from numpy.typing import NDArray
 from scalefit.errors import FitError, OptionError
 from scalefit.fitting.centred import CentredLaw
 from scalefit.fitting.derivatives import predict
-from scalefit.fitting.fit import Fit
 from scalefit.uncertainty.groups import group_labels
 from scalefit.uncertainty.posterior.likelihood import Likelihood, Noise
 from scalefit.uncertainty.posterior.priors import Prior, Priors
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["Target", "build_target", "varying_names"]
 

@@ -1,0 +1,163 @@
+"""The shape of the code: how deep, how wide, how much of it one command passes, and what it leaves alone."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+if not (ROOT / "scalefit").is_dir():
+    pytest.skip("the sources are not part of an installed package", allow_module_level=True)
+
+PACKAGES = ("scalefit", "toy_models")
+
+LONGER = {
+    "scalefit/runs.py": "one class that people read from top to bottom: making, selecting and writing a table",
+}
+"""Files above 300 lines, and why they are not split."""
+
+STATE_KEPT = {
+    "scalefit/execute.py": "workers inherit one thread each; what was there before is put back",
+    "scalefit/ingest/fast.py": "pandas warns of a column of two types, which is then read again as text",
+    "toy_models/teacher_student/packrun.py": "a pack promises the same bits for one thread; the number is put back",
+    "toy_models/transformer/experiment.py": "the process of a worker has one thread",
+}
+"""Files that change something global for a while, and why."""
+
+
+UNDER_WAY = pytest.mark.xfail(strict=False, reason="the rooms are being rebuilt")
+
+
+def sources(*packages: str) -> list[Path]:
+    return sorted(path for package in packages for path in (ROOT / package).rglob("*.py"))
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@UNDER_WAY
+def test_files_are_short() -> None:
+    long = {shown(p): n for p in sources(*PACKAGES) if (n := len(p.read_text(encoding="utf-8").splitlines())) > 300}
+    assert long.keys() == LONGER.keys() & long.keys(), long
+    assert LONGER.keys() <= long.keys(), "an exception that is none any more"
+
+
+@UNDER_WAY
+def test_no_chain_of_imports_is_longer_than_fifteen() -> None:
+    grimp = pytest.importorskip("grimp")
+    graph = grimp.build_graph("scalefit", exclude_type_checking_imports=True, cache_dir=None)
+
+    @functools.cache
+    def longest(module: str) -> tuple[str, ...]:
+        below = [longest(imported) for imported in graph.find_modules_directly_imported_by(module)]
+        return (module, *max(below, key=len, default=()))
+
+    chain = max((longest(module) for module in graph.modules), key=len)
+    assert len(chain) <= 15, " > ".join(chain)
+
+
+PASSED = """
+import contextlib, io, json, os, sys
+import scalefit
+from scalefit.cli import main
+
+root, seen = os.path.dirname(scalefit.__file__), set()
+
+def note(frame, event, _):
+    code = frame.f_code
+    if event == "call" and code.co_filename.startswith(root) and code.co_name != "<module>":
+        seen.add(os.path.relpath(code.co_filename, root))
+
+sys.argv = ["scalefit", "fit", "chinchilla"]
+sys.setprofile(note)
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    main()
+sys.setprofile(None)
+print(json.dumps(sorted(seen)))
+"""
+
+
+@UNDER_WAY
+def test_a_fit_passes_at_most_thirty_files() -> None:
+    done = subprocess.run([sys.executable, "-c", PASSED], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = json.loads(done.stdout)
+    assert "fitting/fit.py" in files
+    assert len(files) <= 30, files
+
+
+@UNDER_WAY
+def test_few_private_functions_are_used_once() -> None:
+    """A short helper used once belongs where it is used, unless its name says a decision."""
+    used: Counter[str] = Counter()
+    defined: list[str] = []
+    for path in sources("scalefit"):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, (ast.Name, ast.Attribute)):
+                used[node.id if isinstance(node, ast.Name) else node.attr] += 1
+            elif isinstance(node, ast.FunctionDef) and node.name.startswith("_") and not node.name.startswith("__"):
+                defined.append(node.name)
+    once = [name for name in defined if used[name] <= 1]
+    assert len(once) <= 0.45 * len(defined), f"{len(once)} of {len(defined)}"
+
+
+def test_tests_import_no_tests() -> None:
+    tests = {path.stem for path in sources("tests") if path.stem.startswith("test_")}
+    for path in sources("tests"):
+        for node in ast.walk(tree(path)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {part for name in names for part in name.split(".")} & tests, shown(path)
+
+
+def global_changes(path: Path) -> Iterator[str]:
+    """Calls and assignments that change what the whole process shares."""
+    calls = {
+        "warnings.simplefilter", "warnings.filterwarnings", "warnings.catch_warnings", "np.seterr", "np.random.seed",
+        "numpy.random.seed", "random.seed", "torch.manual_seed", "torch.set_num_threads", "torch.set_default_dtype",
+        "os.environ.update", "os.environ.setdefault", "os.putenv", "os.chdir", "plt.style.use", "matplotlib.use",
+        "locale.setlocale", "sys.path.insert", "sys.path.append", "plt.rcParams.update", "matplotlib.rcParams.update",
+    }  # fmt: skip
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in calls:
+            yield ast.unparse(node.func)
+        targets = node.targets if isinstance(node, (ast.Assign, ast.Delete)) else []
+        targets = [node.target] if isinstance(node, ast.AugAssign) else targets
+        for target in targets:
+            name = ast.unparse(target)
+            if isinstance(target, ast.Subscript) and ("rcParams" in name or name.startswith("os.environ")):
+                yield name
+
+
+def test_what_the_process_shares_is_left_alone() -> None:
+    found = {shown(path): changes for path in sources(*PACKAGES) if (changes := sorted(set(global_changes(path))))}
+    assert found.keys() <= STATE_KEPT.keys(), {n: c for n, c in found.items() if n not in STATE_KEPT}
+    assert STATE_KEPT.keys() <= found.keys(), "an exception that is none any more"
+
+
+@UNDER_WAY
+def test_nobody_reads_the_names_of_parameters() -> None:
+    """What a parameter is, its term and its scale say; a name is for people. Names are made in `laws` alone."""
+    prefixes = ("c_", "alpha_")
+    for path in sources("scalefit"):
+        if path.parent.name == "laws":
+            continue
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Constant):
+                assert node.value not in prefixes, f"{shown(path)}:{node.lineno}"
+            if isinstance(node, ast.JoinedStr):
+                parts = [part.value for part in node.values if isinstance(part, ast.Constant)]
+                assert not any(str(part).endswith(prefixes) for part in parts), f"{shown(path)}:{node.lineno}"
