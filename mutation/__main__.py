@@ -39,7 +39,7 @@ import pytest  # noqa: E402
 from calls import Calls  # noqa: E402
 from mutants import Mutant, find_mutants, mutated  # noqa: E402
 
-for _name in ("emcee", "hypothesis", "lmfit", "matplotlib.pyplot", "pandas", "rich.table", "scipy.stats", "typer"):
+for _name in ("emcee", "lmfit", "matplotlib.pyplot", "pandas", "rich.table", "scipy.stats", "typer"):
     importlib.import_module(_name)  # before the fork, so that no mutant pays for it
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -131,7 +131,8 @@ def call_map(workers: int, slow: bool) -> dict[str, Any]:
             share, plugin = [str(p) for p in files[i::workers]], Calls(ROOT, output)
             children.append(in_process(lambda share=share, plugin=plugin: run_tests(share, plugin, *choice)))
         for child, output in zip(children, outputs, strict=True):
-            os.waitpid(child, 0)
+            if (status := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])) not in (0, 1):
+                raise SystemExit(f"the tests cannot be run (status {status} of pytest); try make test")
             found |= json.loads(output.read_text(encoding="utf-8"))
     if failing := sorted(test for test, calls in found.items() if calls is None):
         say(f"left out, for they fail without a mutant: {', '.join(failing)}")
