@@ -1,4 +1,8 @@
-"""JSON in its forms to a `Grid`: lists of objects, one object a line, columns, trainer_state.json."""
+"""JSON in its forms to a `Grid`: lists of objects, one object a line, columns, nested runs, trainer_state.json.
+
+Every value is used, listed as left aside, or refused: values outside an inner list of rows belong to each of its
+rows, evaluation sets of one run become columns, and what is no cell (a list of labels, say) is named in `ignored`.
+"""
 
 from __future__ import annotations
 
@@ -12,38 +16,18 @@ import numpy as np
 
 from scalefit.errors import DataError
 from scalefit.ingest.grid import Dropped, Grid, Places, cells_of, frozen, simple_places
-from scalefit.ingest.names import loss_candidates
+from scalefit.ingest.names import loss_candidates, role_candidates
 from scalefit.ingest.options import OWN_FORMAT
+from scalefit.ingest.walk import Row, Walk, is_nested
 
-__all__ = ["read_document", "read_lines"]
+__all__ = ["grid_of_document", "read_document", "read_lines"]
 
-_MAX_DEPTH = 8
+_MAX_ROWS = 20_000_000
 
 
 def read_document(text: str, name: str) -> Grid:
     """Read one JSON document."""
-    document = _load(text, name, 1)
-    if isinstance(document, list):
-        return _from_records(name, "json", document, None)
-    if not isinstance(document, dict):
-        raise DataError(f"{name} holds a single JSON value; give a list of objects, one a run")
-    if document.get("format") == OWN_FORMAT:
-        return _own(name, document)
-    if isinstance(document.get("log_history"), list):
-        return _trainer_state(name, document)
-    lists = {key: value for key, value in document.items() if isinstance(value, list)}
-    if lists and not any(isinstance(v, (list, dict)) for value in lists.values() for v in value):
-        return _from_columns(name, "json", lists)
-    holders = [key for key, value in lists.items() if value and all(isinstance(v, dict) for v in value)]
-    if len(holders) == 1:
-        return _from_records(name, "json", lists[holders[0]], None)
-    if document and all(isinstance(value, dict) for value in document.values()):
-        if loss_candidates(tuple(document)):  # a data frame's to_json: column -> index -> value
-            index = dict.fromkeys(key for value in document.values() for key in value)
-            columns = {name: [value.get(key) for key in index] for name, value in document.items()}
-            return _from_columns(name, "json", columns)
-        return _from_records(name, "json", [{"run": k, **v} for k, v in document.items()], None)
-    raise DataError(f"{name} holds no table: give a list of objects, an object of columns, or one object a line")
+    return grid_of_document(_load(text, name, 1), name, "json")
 
 
 def read_lines(text: str, name: str) -> Grid:
@@ -54,6 +38,63 @@ def read_lines(text: str, name: str) -> Grid:
             records.append(_load(line, name, i + 1))
             lines.append(i + 1)
     return _from_records(name, "jsonl", records, lines)
+
+
+def grid_of_document(document: Any, name: str, form: str) -> Grid:
+    """Make a grid of a document of lists, mappings, texts and numbers."""
+    if isinstance(document, list):
+        return _from_records(name, form, document)
+    if not isinstance(document, dict):
+        raise DataError(f"{name} holds a single {form.upper()} value; give a list of objects, one a run")
+    if document.get("format") == OWN_FORMAT:
+        return _own(name, document)
+    if isinstance(document.get("log_history"), list):
+        return _trainer_state(name, document)
+    if isinstance(document.get("results"), dict) and {"versions", "n-shot", "config_general"} & set(document):
+        raise DataError(
+            f"{name} is the result of an evaluation harness: it holds scores of one model and no training loss; give "
+            "a table with one row a model and its loss"
+        )
+    if set(document) == {"schema", "data"} and isinstance(document["data"], list):  # to_json(orient="table")
+        return _from_records(name, form, document["data"])
+    if {"columns", "data"} <= set(document) <= {"columns", "index", "data"}:  # to_json(orient="split")
+        return _from_split(name, form, document)
+    if document and all(isinstance(value, dict) for value in document.values()):
+        if loss_candidates(tuple(document)):  # a data frame's to_json: column -> index -> value
+            index = dict.fromkeys(key for value in document.values() for key in value)
+            columns = {key: [value.get(at) for at in index] for key, value in document.items()}
+            if not any(isinstance(cell, (list, dict)) for cells in columns.values() for cell in cells):
+                return _from_columns(name, form, columns)
+        elif all(_has_loss(value, name) for value in document.values()) and len(document) > 1:
+            clash = next((k for k, v in document.items() if "run" in v), None)
+            if clash is None:
+                return _from_records(name, form, [{"run": k, **v} for k, v in document.items()])
+    return _of_one(name, form, document)
+
+
+def _has_loss(record: Mapping[str, Any], name: str) -> bool:
+    return bool(loss_candidates(tuple(Walk(name).rows(record)[0])))
+
+
+def _of_one(name: str, form: str, document: Mapping[str, Any]) -> Grid:
+    """Read a mapping that describes one run, one list of rows with their settings, or columns of equal length."""
+    walk = Walk(name, keep_lists=True)
+    rows = walk.rows(document)
+    lists = {key: value for key, value in rows[0].items() if isinstance(value, list)} if len(rows) == 1 else {}
+    measured = [key for key in lists if loss_candidates((key,))]
+    if lists and (measured or len(lists) == len(rows[0])):
+        length = len(lists[measured[0]] if measured else next(iter(lists.values())))
+        columns = {key: value for key, value in lists.items() if len(value) == length}
+        if len(columns) < len(lists) and (not measured or len(columns) == 1):
+            raise _of_unequal_length(name, {key: len(value) for key, value in lists.items()})
+        shared = {key: [value] * length for key, value in rows[0].items() if key not in lists}
+        grid = _from_columns(name, form, columns | shared)
+        return replace(grid, ignored=(*walk.aside, *(f"{key} (a list)" for key in lists if key not in columns)))
+    found = {key for row in rows for key in row}
+    if len(rows) == 1 and not walk.has_rows and not loss_candidates(tuple(found)):
+        raise DataError(f"{name} holds no table: give a list of objects, an object of columns, or one object a line")
+    walk.leave_lists(rows)
+    return _grid_of_rows(name, form, rows, None, tuple(walk.aside))
 
 
 def _load(text: str, name: str, line: int) -> Any:
@@ -75,36 +116,57 @@ def _load(text: str, name: str, line: int) -> Any:
         raise DataError(f"{name} is nested too deeply or holds a number of over 4300 digits") from None
 
 
-def _flat(record: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, Any]:
-    """Return nested objects as dotted names; lists are left out, they are no cells."""
-    out: dict[str, Any] = {}
-    for key, value in record.items():
-        if isinstance(value, dict) and depth < _MAX_DEPTH:
-            out.update(_flat(value, f"{prefix}{key}.", depth + 1))
-        elif not isinstance(value, (list, dict)):
-            out[f"{prefix}{key}"] = value
-    return out
-
-
-def _from_records(name: str, form: str, records: Sequence[Any], lines: Sequence[int] | None) -> Grid:
+def _from_records(name: str, form: str, records: Sequence[Any], lines: Sequence[int] | None = None) -> Grid:
     if not records or not all(isinstance(record, dict) for record in records):
         raise DataError(f'{name} must be a list of objects such as {{"width": 512, "loss": 3.1}}')
-    flat = [_flat(record) for record in records]
-    names = tuple(dict.fromkeys(key for record in flat for key in record))
-    columns = tuple(cells_of([record.get(key) for record in flat]) for key in names)
-    n = len(records)
-    rows = np.arange(1, n + 1, dtype=np.int64)
-    places = Places(frozen(rows), frozen(np.array(rows if lines is None else lines, dtype=np.int64)), None, (name,))
-    return Grid(name, form, tuple(key.strip() for key in names), columns, places, Dropped.none(name))
+    walk = Walk(name)
+    rows: list[Row] = []
+    of: list[int] = []
+    for i, record in enumerate(records):
+        inner = walk.rows(record)
+        rows += inner
+        of += [i] * len(inner)
+        if len(rows) > _MAX_ROWS:
+            raise DataError(f"{name} unfolds to more than {_MAX_ROWS} rows; give one list of objects")
+    names = tuple(dict.fromkeys(key for row in rows for key in row))
+    if len(rows) > len(records) and not role_candidates(names, "run"):
+        rows = [{"run": f"record {i + 1}", **row} for i, row in zip(of, rows, strict=True)]
+    return _grid_of_rows(name, form, rows, None if lines is None else [lines[i] for i in of], tuple(walk.aside))
+
+
+def _grid_of_rows(name: str, form: str, rows: Sequence[Row], lines: Sequence[int] | None, aside: Sequence[str]) -> Grid:
+    names = tuple(dict.fromkeys(key for row in rows for key in row))
+    columns = tuple(cells_of([row.get(key) for row in rows]) for key in names)
+    numbers = np.arange(1, len(rows) + 1, dtype=np.int64)
+    at = numbers.copy() if lines is None else np.array(lines, dtype=np.int64)
+    places = Places(frozen(numbers), frozen(at), None, (name,))
+    stripped = tuple(key.strip() for key in names)
+    return Grid(name, form, stripped, columns, places, Dropped.none(name), ignored=tuple(aside))
 
 
 def _from_columns(name: str, form: str, lists: Mapping[str, Sequence[Any]]) -> Grid:
     lengths = {key: len(value) for key, value in lists.items()}
     if len(set(lengths.values())) != 1 or not next(iter(lengths.values())):
-        raise DataError(f"{name}: its columns have {lengths} entries; give each one entry a row")
-    n = next(iter(lengths.values()))
+        raise _of_unequal_length(name, lengths)
     columns = tuple(cells_of(value) for value in lists.values())
-    return Grid(name, form, tuple(lists), columns, simple_places(name, n, 1), Dropped.none(name))
+    n = next(iter(lengths.values()))
+    names = tuple(key.strip() for key in lists)
+    return Grid(name, form, names, columns, simple_places(name, n, 1), Dropped.none(name))
+
+
+def _of_unequal_length(name: str, lengths: Mapping[str, int]) -> DataError:
+    return DataError(f"{name}: its columns have {lengths} entries; give each one entry a row")
+
+
+def _from_split(name: str, form: str, document: Mapping[str, Any]) -> Grid:
+    names, data = document["columns"], document["data"]
+    lists = isinstance(names, list) and isinstance(data, list) and all(isinstance(row, list) for row in data)
+    if not lists or not data or any(len(row) != len(names) or is_nested(row) for row in data):
+        raise DataError(f'{name}: give "data" one list a row, with one cell for each of "columns"')
+    columns = {str(key): [row[j] for row in data] for j, key in enumerate(names)}
+    if len(columns) < len(names):
+        raise DataError(f'{name}: "columns" names a column twice; rename one')
+    return replace(_from_columns(name, form, columns), ignored=("index (row counter)",) if "index" in document else ())
 
 
 def _own(name: str, document: Mapping[str, Any]) -> Grid:
@@ -125,14 +187,16 @@ def _trainer_state(name: str, document: Mapping[str, Any]) -> Grid:
     The last entry, which holds `train_loss`, is the mean over the whole training and no point of the
     curve; it is dropped.
     """
-    records = [entry for entry in document["log_history"] if isinstance(entry, dict)]
+    records = document["log_history"]
     if not records:
         raise DataError(f"{name}: log_history is empty; train with logging_steps > 0")
-    grid = _from_records(name, "trainer-state", records, None)
+    grid = _from_records(name, "trainer-state", records)
     summary = [i for i, entry in enumerate(records) if "train_runtime" in entry or "train_loss" in entry]
     mask = np.ones(len(records), dtype=np.bool_)
     mask[summary] = False
     grid = grid.keep(mask, ["the mean over the whole training, no point of the curve"] * len(summary))
+    outside = tuple(f"{key} (of the trainer, not of a step)" for key in document if key != "log_history")
+    grid = replace(grid, ignored=(*grid.ignored, *outside))
     gone = {i for i, column in enumerate(grid.names) if column in {"train_loss", "train_runtime", "total_flos"}}
     gone |= {i for i, column in enumerate(grid.names) if column.startswith("train_") and i not in gone}
     grid = grid.without(gone, "summary of the training")
