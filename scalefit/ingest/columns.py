@@ -18,6 +18,7 @@ from scalefit.ingest.options import ReadOptions
 
 __all__ = ["Roles", "find_roles"]
 
+_SIZES = ("width", "depth", "params")
 _MUST_BE_CLEAR = ("width", "depth", "tokens")
 
 
@@ -67,9 +68,11 @@ def find_roles(grid: Grid, options: ReadOptions) -> Roles:
         by_column.update({name: name for name in grid.names if name not in by_column and name not in definitions})
     else:
         for role in SYNONYMS:
-            if role not in definitions:
-                found = [grid.names[i] for i in role_candidates(grid.names, role) if grid.names[i] not in renames]
-                chosen, warning = _one_of(found, role, grid)
+            found = [grid.names[i] for i in role_candidates(grid.names, role) if grid.names[i] not in renames]
+            if role == "run" or role not in definitions:
+                sizes = [name for name, played in by_column.items() if played in _SIZES]
+                told = next((name for name, played in renames.items() if played == "run"), None)
+                chosen, warning = _run_of(found, told, sizes, grid) if role == "run" else _one_of(found, role, grid)
                 by_column.update({chosen: role} if chosen else {})
                 warnings += [warning] if warning else []
         if "loss" not in definitions:
@@ -132,6 +135,44 @@ def _one_of(found: list[str], role: str, grid: Grid) -> tuple[str | None, Scalef
     return None, ScalefitWarning(
         "ambiguous-column", message, f"{remedy[0].upper()}{remedy[1:]}.", {"role": role, "columns": found}
     )
+
+
+def _run_of(
+    found: list[str], told: str | None, sizes: list[str], grid: Grid
+) -> tuple[str | None, ScalefitWarning | None]:
+    """Return the column that names the run: the one told, else one whose labels have one width, depth and params."""
+    first = None
+    for name in [told] if told else found:
+        mixed = _with_two_sizes(name, sizes, grid)
+        if mixed is None:
+            return (None if told else name), None
+        first = first or (name, *mixed)
+    if first is None:
+        return None, None
+    name, label, size, a, b = first
+    seen = f"{name} of {grid.name} is {label!r} in rows with {size} {a} and {b}"
+    numbers = {"column": name, "label": label, "size": size}
+    if told:
+        message = f"{seen}; a run has one size, but the column was named as the run."
+        return None, ScalefitWarning(
+            "run-of-several-sizes", message, "Name another column if it names no run.", numbers
+        )
+    message = f"{seen}: it names no run, and each row stands alone."
+    action = f"If a run did change its size, say --column {shlex.quote(f'run={reference(name)}')}."
+    return None, ScalefitWarning("no-run-column", message, action, numbers)
+
+
+def _with_two_sizes(name: str, sizes: list[str], grid: Grid) -> tuple[str, str, str, str] | None:
+    """Return a label that stands beside two sizes: label, column of the size, both cells."""
+    labels = grid.column(name).tolist()
+    for size in sizes:
+        cells = [None if cell in ("", None) or cell != cell else cell for cell in grid.column(size).tolist()]
+        known = {label: cell for label, cell in zip(labels, cells, strict=True) if cell is not None and label != ""}
+        for label, cell in zip(labels, cells, strict=True):
+            if cell is not None and label != "" and known[label] != cell:
+                a, b = (f"{c:g}" if isinstance(c, float) else str(c) for c in (cell, known[label]))
+                return str(label), size, a, b
+    return None
 
 
 def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:

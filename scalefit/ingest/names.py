@@ -76,7 +76,7 @@ def _last(name: str) -> str:
 def role_candidates(names: Sequence[str], role: str) -> list[int]:
     """Return the columns that may play a role (not the loss): the whole name decides before its last part.
 
-    For `run` the best synonym alone is returned: a label is needed, any will do.
+    For `run` the best synonym comes first: a label is needed, any will do.
     """
     wanted = SYNONYMS[role]
     for form in (normal_name, _last):
@@ -85,7 +85,7 @@ def role_candidates(names: Sequence[str], role: str) -> list[int]:
             found = [i for i in found if not _is_of_something_else(names[i], role)]
         if found:
             if role == "run":
-                return [min(found, key=lambda i: wanted.index(form(names[i])))]
+                return sorted(found, key=lambda i: wanted.index(form(names[i])))
             return found
     return []
 

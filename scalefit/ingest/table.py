@@ -195,7 +195,26 @@ def _with_one_kind_of_run(tables: Sequence[Table]) -> Sequence[Table]:
             labels = np.array([show_number(value) for value in columns.pop("run").tolist()], dtype=object)
             table = replace(table, columns=columns, texts={**table.texts, "run": frozen(labels)})
         worded.append(table)
-    return worded
+    return _with_runs_apart(worded)
+
+
+def _with_runs_apart(tables: Sequence[Table]) -> Sequence[Table]:
+    """Return the tables with the file before each run label, where one label has another size in another file."""
+    size_of: dict[str, tuple[float, ...]] = {}
+    for table in tables:
+        names = [name for name in ("width", "depth", "params") if name in table.columns]
+        columns = [table.columns[name].tolist() for name in names]
+        for label, *size in zip(table.texts.get("run", ()), *columns, strict=True) if names else ():
+            if label and size_of.setdefault(label, tuple(size)) != tuple(size) and not np.isnan(size).any():
+                return [_with_file_in_labels(table) for table in tables]
+    return tables
+
+
+def _with_file_in_labels(table: Table) -> Table:
+    if "run" not in table.texts:
+        return table
+    labels = [label and f"{table.places.file_of(i)}: {label}" for i, label in enumerate(table.texts["run"])]
+    return replace(table, texts={**table.texts, "run": frozen(np.array(labels, dtype=object))})
 
 
 def _stack(parts: list[NDArray[Any]]) -> NDArray[Any]:
