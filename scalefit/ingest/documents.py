@@ -59,21 +59,24 @@ def grid_of_document(document: Any, name: str, form: str) -> Grid:
         return _from_records(name, form, document["data"])
     if {"columns", "data"} <= set(document) <= {"columns", "index", "data"}:  # to_json(orient="split")
         return _from_split(name, form, document)
-    if document and all(isinstance(value, dict) for value in document.values()):
-        if loss_candidates(tuple(document)):  # a data frame's to_json: column -> index -> value
-            index = dict.fromkeys(key for value in document.values() for key in value)
-            columns = {key: [value.get(at) for at in index] for key, value in document.items()}
-            if not any(isinstance(cell, (list, dict)) for cells in columns.values() for cell in cells):
-                return _from_columns(name, form, columns)
-        elif all(_has_loss(value, name) for value in document.values()) and len(document) > 1:
-            clash = next((k for k, v in document.items() if "run" in v), None)
-            if clash is None:
-                return _from_records(name, form, [{"run": k, **v} for k, v in document.items()])
-    return _of_one(name, form, document)
+    by_name = _by_name(document, name)
+    if isinstance(by_name, dict):
+        return _from_columns(name, form, by_name)
+    return _of_one(name, form, document) if by_name is None else _from_records(name, form, by_name)
 
 
-def _has_loss(record: Mapping[str, Any], name: str) -> bool:
-    return bool(loss_candidates(tuple(Walk(name).rows(record)[0])))
+def _by_name(document: Mapping[str, Any], name: str) -> dict[str, list[Any]] | list[Row] | None:
+    """Return the columns of a data frame's to_json (column -> index -> value), or records by their run names."""
+    if not document or not all(isinstance(value, dict) for value in document.values()):
+        return None
+    if loss_candidates(tuple(document)):
+        index = dict.fromkeys(key for value in document.values() for key in value)
+        columns = {key: [value.get(at) for at in index] for key, value in document.items()}
+        return None if any(is_nested(cells) for cells in columns.values()) else columns
+    measured = all(loss_candidates(tuple(Walk(name).rows(value)[0])) for value in document.values())
+    if not measured or len(document) == 1 or any("run" in value for value in document.values()):
+        return None
+    return [{"run": key, **value} for key, value in document.items()]
 
 
 def _of_one(name: str, form: str, document: Mapping[str, Any]) -> Grid:
