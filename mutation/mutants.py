@@ -1,7 +1,7 @@
 """Small bugs put into a module's syntax tree: one changed operator, comparison, sign, number or condition each.
 
-Left alone are annotations, decorators, texts and whatever stands inside a `raise`: they change what people read, not
-what is computed.
+Left alone are annotations, decorators, texts, whatever stands inside a `raise`, and `zip(..., strict=True)`: they
+change what people read, not what is computed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ ARITHMETIC = {
 }  # fmt: skip
 TWINS = {"min": "max", "minimum": "maximum", "any": "all", "argmin": "argmax", "floor": "ceil", "log": "log10"}
 TWINS |= {twin: name for name, twin in TWINS.items() if name != "log"}
+CHECKS = {"strict", "validate"}
+"""Arguments that only let an error of the code itself be raised earlier."""
+
 UNREAD = {"annotation", "returns", "decorator_list", "type_params"}
 """Fields of nodes that are not computed."""
 
@@ -89,7 +92,7 @@ def _sites(tree: ast.Module) -> Iterator[tuple[str, ast.AST, str, ast.expr, ast.
     """Yield the function around a node, its parent and field, the node, and what to put in its place."""
 
     def visit(node: ast.AST, inside: str, nested: bool) -> Iterator[tuple[str, ast.AST, str, ast.expr, ast.expr]]:
-        if isinstance(node, (ast.Raise, ast.JoinedStr)):
+        if isinstance(node, (ast.Raise, ast.JoinedStr)) or (isinstance(node, ast.keyword) and node.arg in CHECKS):
             return
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not nested:
             inside = f"{inside}.{node.name}" if inside else node.name

@@ -1,4 +1,4 @@
-"""The shape of the code: how deep, how wide, how much of it one command passes, and what it leaves alone."""
+"""The shape of the code: how deep, how wide, and how much of it one command passes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,15 +22,6 @@ LONGER = {
     "scalefit/runs.py": "one class that people read from top to bottom: making, selecting and writing a table",
 }
 """Files above 300 lines, and why they are not split."""
-
-STATE_KEPT = {
-    "scalefit/execute.py": "workers inherit one thread each; what was there before is put back",
-    "scalefit/ingest/fast.py": "pandas warns of a column of two types, which is then read again as text",
-    "toy_models/teacher_student/packrun.py": "a pack promises the same bits for one thread; the number is put back",
-    "toy_models/transformer/experiment.py": "the process of a worker has one thread",
-}
-"""Files that change something global for a while, and why."""
-
 
 UNDER_WAY = pytest.mark.xfail(strict=False, reason="the rooms are being rebuilt")
 
@@ -121,31 +111,6 @@ def test_tests_import_no_tests() -> None:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not {part for name in names for part in name.split(".")} & tests, shown(path)
-
-
-def global_changes(path: Path) -> Iterator[str]:
-    """Calls and assignments that change what the whole process shares."""
-    calls = {
-        "warnings.simplefilter", "warnings.filterwarnings", "warnings.catch_warnings", "np.seterr", "np.random.seed",
-        "numpy.random.seed", "random.seed", "torch.manual_seed", "torch.set_num_threads", "torch.set_default_dtype",
-        "os.environ.update", "os.environ.setdefault", "os.putenv", "os.chdir", "plt.style.use", "matplotlib.use",
-        "locale.setlocale", "sys.path.insert", "sys.path.append", "plt.rcParams.update", "matplotlib.rcParams.update",
-    }  # fmt: skip
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in calls:
-            yield ast.unparse(node.func)
-        targets = node.targets if isinstance(node, (ast.Assign, ast.Delete)) else []
-        targets = [node.target] if isinstance(node, ast.AugAssign) else targets
-        for target in targets:
-            name = ast.unparse(target)
-            if isinstance(target, ast.Subscript) and ("rcParams" in name or name.startswith("os.environ")):
-                yield name
-
-
-def test_what_the_process_shares_is_left_alone() -> None:
-    found = {shown(path): changes for path in sources(*PACKAGES) if (changes := sorted(set(global_changes(path))))}
-    assert found.keys() <= STATE_KEPT.keys(), {n: c for n, c in found.items() if n not in STATE_KEPT}
-    assert STATE_KEPT.keys() <= found.keys(), "an exception that is none any more"
 
 
 @UNDER_WAY

@@ -27,10 +27,11 @@ def line_fit(seed, n=30):
     return fit(runs, "depth", "mse", constraints=Constraints(fixed={"alpha_depth": 1.0}), n_starts=2)
 
 
-def test_linear_laws_have_the_textbook_intervals():
-    fitted = line_fit(0)
+@pytest.mark.parametrize("n", [3, 30])
+def test_linear_laws_have_the_textbook_intervals(n):
+    fitted = line_fit(0, n)
     x, y = 1 / fitted.runs["depth"], fitted.runs["loss"]
-    n, at = len(x), 1 / 128
+    at = 1 / 128
     found = stats.linregress(x, y)
     residuals = y - found.intercept - found.slope * x
     variance = residuals @ residuals / (n - 2)
@@ -43,7 +44,14 @@ def test_linear_laws_have_the_textbook_intervals():
     assert predicted.mean[0] == pytest.approx([center - half, center + half], rel=1e-8)
     half = quantile * math.sqrt(variance * (1 + leverage))
     assert predicted.new_run[0] == pytest.approx([center - half, center + half], rel=1e-8)
-    assert predicted.decades["depth"][0] == pytest.approx(math.log10(2))
+    assert predicted.determined
+
+
+def test_decades_are_counted_from_the_nearer_end_of_the_table():
+    predicted = prediction_interval(line_fit(0), {"depth": [128, 640, 64, 20, 8, 0.5]})
+    # the table reaches from 8 to 64
+    expected = [math.log10(2), 1.0, 0.0, 0.0, 0.0, -math.log10(16)]
+    assert predicted.decades["depth"] == pytest.approx(expected, abs=1e-12)
 
 
 def test_intervals_hold_their_level():
@@ -102,6 +110,11 @@ def test_seeds_repeat(chin203_fit):
     points, draws = {"width": 1024, "depth": 16, "tokens": 1e10}, normal_draws(chin203_fit)
     first, again = (prediction_interval(chin203_fit, points, draws, seed=7).new_run for _ in range(2))
     assert np.array_equal(first, again)
+    default, zero, one = (
+        prediction_interval(chin203_fit, points, draws, **s).new_run for s in ({}, {"seed": 0}, {"seed": 1})
+    )
+    assert np.array_equal(default, zero)
+    assert not np.array_equal(default, one)
 
 
 def test_a_parameter_at_its_bound_adds_nothing_to_the_spread():
@@ -119,7 +132,8 @@ def test_a_law_that_the_data_leave_open_predicts_nothing():
     columns = {"width": width, "depth": np.full(15, 12.0), "tokens": tokens, "loss": loss}
     predicted = prediction_interval(fit(Runs.from_columns(columns)), {"width": 512, "depth": [12, 24], "tokens": 1e10})
     assert not predicted.determined
-    for values in (predicted.loss, predicted.mean, predicted.new_run):
+    for values, shape in ((predicted.loss, (2,)), (predicted.mean, (2, 2)), (predicted.new_run, (2, 2))):
+        assert values.shape == shape
         assert np.isnan(values).all()
     assert "alpha_depth" in predicted.warnings[0].message
     (point, _) = document(predicted)
