@@ -69,7 +69,20 @@ def _interval_table(result: Comparison, names: list[str]) -> RenderableType:
     for method in sorted(result.intervals, key=lambda m: m != result.default):
         cells = [_cell(result, method, name) for name in names]
         rows.append([method + (" *" if method == result.trusted else ""), *cells])
+        if method == result.trusted and method in result.samples:
+            by_chance = [_by_chance(result, method, name) for name in names]
+            rows += [["  ± by chance", *by_chance]] if any(by_chance) else []
     return table(["", *names], rows)
+
+
+def _by_chance(result: Comparison, method: str, name: str) -> str:
+    """Monte Carlo errors of an interval's ends, where they change the digits printed."""
+    if name not in result.intervals[method]:
+        return ""
+    ends = result.intervals[method][name]
+    errors = result.samples[method].endpoint_errors(name, result.settings.level)
+    shows = any(number(end + error, 3) != number(end - error, 3) for end, error in zip(ends, errors, strict=True))
+    return " and ".join(number(error, 1) for error in errors) if shows else ""
 
 
 def _trust(result: Comparison) -> Text:
@@ -93,6 +106,8 @@ def _sentences(result: Comparison) -> list[RenderableType]:
         for reason, names in _by_reason(_doubted(result)).items()
     ]
     sentences += [f"{method}: {_about(draws.diagnostics, len(draws))}." for method, draws in result.samples.items()]
+    if "mixed" in result.details:
+        sentences.append(_about_mixed(result))
     by_method: dict[str, list[str]] = {}
     for d in result.disagreements():
         ratio = d["width_ratio"]
@@ -140,6 +155,19 @@ def _about(diagnostics: Any, n_draws: int) -> str:
     return ", ".join(parts)
 
 
+def _about_mixed(result: Comparison) -> str:
+    """The variance components of the random intercept, and the estimates that it moves to."""
+    found = result.details["mixed"]
+    unit, factor = (" %", 100.0) if result.fit.objective.log else ("", 1.0)
+    sizes = [f"{number(factor * found['deviations'][by], 2)}{unit} by {by}" for by in (found["by"], "row")]
+    estimates = [
+        f"{name} {number(found['estimates'][name], 3)}"
+        for name in result.intervals["mixed"]
+        if not result.fit.law.parameter(name).is_coefficient
+    ]
+    return f"mixed: noise of {' and '.join(sizes)}; its own estimates are {', '.join(estimates)}."
+
+
 def _standard_errors(result: Comparison) -> dict[str, dict[str, float]]:
     if result.theory is None:
         return {}
@@ -151,6 +179,7 @@ def _standard_errors(result: Comparison) -> dict[str, dict[str, float]]:
 
 def _diagnostics(result: Comparison) -> dict[str, Any]:
     found: dict[str, Any] = {method: draws.diagnostics for method, draws in result.samples.items()}
+    found |= result.details
     if result.theory is not None:
         found["theory"] = {
             "hessian_ratio": result.theory.hessian_ratio,

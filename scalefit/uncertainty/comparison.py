@@ -43,6 +43,8 @@ class Comparison:
     samples, profiles : mappings
         The draws and curves behind them, by method and by parameter.
     theory : Asymptotic or None
+    details : mapping of str to mapping
+        Method -> what else it found.
     withheld : mapping of str to str
         Method -> why it gives no interval on this table.
     reservations : mapping of str to mapping of str to str
@@ -58,6 +60,7 @@ class Comparison:
     samples: Mapping[str, Samples]
     profiles: Mapping[str, Profile]
     theory: Asymptotic | None
+    details: Mapping[str, Mapping[str, Any]]
     withheld: Mapping[str, str]
     reservations: Mapping[str, Mapping[str, str]]
     warnings: tuple[ScalefitWarning, ...]
@@ -184,6 +187,7 @@ class _Collected:
             samples={method: a.samples for method, a in answers.items() if a.samples is not None},
             profiles={name: curve for a in answers.values() for name, curve in a.profiles.items()},
             theory=vars(task).get("theory"),  # None where no method has looked at it
+            details={method: answer.details for method, answer in answers.items() if answer.details},
             withheld=dict(self.withheld),
             reservations={label: doubts for label, doubts in reservations.items() if doubts},
             warnings=(*task.fit.warnings, *(w for i, w in enumerate(warnings) if w not in warnings[:i])),

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from scalefit.errors import OptionError
 from scalefit.laws.parameter import Kind
 from scalefit.uncertainty.bootstrap import bootstrap
-from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Grouping
+from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Grouping, group_labels
+from scalefit.uncertainty.mixed import fit_mixed
 from scalefit.uncertainty.posterior.importance import importance_sample
 from scalefit.uncertainty.posterior.posterior import sample_posterior
 from scalefit.uncertainty.profile import profile
@@ -177,6 +178,21 @@ def _covariance(kind: str) -> Callable[[Task, str], Answer]:
     return run
 
 
+def _mixed(task: Task, method: str) -> Answer:
+    by = "shape" if task.grouping.by == "row" else task.grouping.by
+    found = fit_mixed(task.fit, group_labels(task.fit, by))
+    limits = {name: task.fit.constraints.limits(task.fit.law.parameter(name)) for name in task.names}
+    ends = {name: found.interval(name, task.settings.level) for name in task.names}
+    inside = {n: (max(low, limits[n][0]), min(high, limits[n][1])) for n, (low, high) in ends.items() if low == low}
+    details = {
+        "by": by,
+        "deviations": {by: found.components.shared, "row": found.components.row},
+        "estimates": dict(found.params),
+        "degrees": dict(found.degrees),
+    }
+    return Answer({method: inside}, details=details)
+
+
 def _posterior(task: Task, method: str) -> Answer:
     return _drawn(task, method, sample_posterior(task.fit, seed=task.settings.seed, progress=task.report(method)))
 
@@ -246,6 +262,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             Method("observed", "as profile, and a parabola", _covariance("observed"), withheld_in_runs=True),
             Method("robust", "rows are independent, and many", _covariance("robust"), withheld_in_runs=True),
             Method("cluster-robust", "clusters are independent, and many", _covariance("cluster"), "any"),
+            Method("mixed", "normal noise, and an effect that rows of a run or shape share", _mixed, "any", fast=True),
             Method("posterior", "normal noise, a run effect, priors", _posterior, "run", draws=True),
             Method("importance", "as posterior", _importance, "run", draws=True, fast=True),
             Method(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.execute import Progress
@@ -139,10 +139,13 @@ class Answer:
         ``"cluster-bca"`` stand beside the percentile intervals of their bootstraps.
     samples : Samples or None
     profiles : mapping of str to Profile
+    details : mapping
+        What else the method found, JSON-ready.
     warnings : tuple of ScalefitWarning
     """
 
     intervals: Mapping[str, Intervals]
     samples: Samples | None = None
     profiles: Mapping[str, Profile] = field(default_factory=lambda: MappingProxyType({}))
+    details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     warnings: tuple[ScalefitWarning, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from itertools import product
@@ -55,11 +56,13 @@ def test_the_document_has_its_keys(chinchilla):
         "cluster-bca",
         "profile",
         "wald",
+        "mixed",
         "importance",
     }
     assert chinchilla["intervals"]["pairs"]["alpha_depth"] == pytest.approx([0.99, 1.79], abs=0.06)
     assert chinchilla["intervals"]["profile"]["alpha_depth"] == pytest.approx([0.94, 1.73], abs=0.006)
     assert chinchilla["intervals"]["importance"]["alpha_depth"] == pytest.approx([0.92, 1.74], abs=0.05)
+    assert set(chinchilla["diagnostics"]["mixed"]["deviations"]) == {"shape", "row"}
     assert chinchilla["verdicts"]["alpha_depth"] == "determined"
     assert chinchilla["diagnostics"]["pairs"]["converged"] == 1
     assert chinchilla["standard_errors"]["gauss-newton"]["alpha_depth"] == pytest.approx(0.287, abs=1e-3)
@@ -87,6 +90,16 @@ def test_what_is_starred_is_not_disowned_and_figures_stay_at_their_level(chin203
         assert row.count("(") == 1  # that of L0
         assert "cluster (L0): in brackets" in text
         assert ("89 %" in text) == (level == 0.95)
+
+
+def test_what_chance_adds_to_the_ends_is_printed(chin203_fit):
+    text = render(
+        comparison_report(comparison.compare_intervals(chin203_fit, ("cluster", "mixed"), Settings(0.95, 400)))
+    )
+    errors = next(line for line in text.splitlines() if "by chance" in line).split("by chance")[1]
+    # 400 replicates leave the ends of alpha_depth uncertain by some hundredths.
+    assert 0.01 <= float(re.findall(r"[\d.]+", errors)[2]) <= 0.2
+    assert "mixed: noise of 0.39 % by shape and 0.45 % by row" in text
 
 
 def test_disagreement_is_flagged(chinchilla):
