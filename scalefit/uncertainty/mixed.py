@@ -225,6 +225,9 @@ def _with_errors(centred: CentredLaw, free: Array, rho: float, grouped: _Grouped
     """Equation (2) at the estimate."""
     law, inside = centred.law, ~centred.at_bound(free)
     x, triangle = np.linalg.qr((jacobian(centred.problem, free) * grouped.roots[:, None])[:, inside])
+    lengths = np.abs(np.diag(triangle))
+    if lengths.min() <= 1e-10 * lengths.max():
+        raise FitError("the data do not determine every parameter of the law with a random intercept")
     components = _components(rho, x, residuals, grouped)
     variances, degrees = _kenward_roger(x, rho, components.row**2, grouped)
     with np.errstate(invalid="ignore", divide="ignore"):

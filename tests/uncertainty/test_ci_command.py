@@ -151,6 +151,7 @@ def test_an_undetermined_table_ends_with_status_3_and_says_why(run):
     found = json.loads(run("one_depth.csv", "--method", "fast", "--json", status=3))
     assert found["verdicts"]["alpha_depth"] == "not-determined"
     assert "alpha_depth" in found["withheld"]["pairs"]
+    assert "do not determine" in found["withheld"]["mixed"]
 
 
 def test_unknown_methods_and_levels_are_refused(run):
