@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.expressions import did_you_mean, evaluate_condition, reference
 from scalefit.ingest import ReadOptions, read_table
+from scalefit.ingest.duplicates import counted_once
 from scalefit.ingest.grid import Dropped, FloatArray, IntArray, frozen
 from scalefit.ingest.read import table_from_columns
 from scalefit.ingest.select import drop_worst, label_codes, select
@@ -227,6 +228,8 @@ class Runs:
     def complete(self, names: Sequence[str]) -> Runs:
         """Keep the rows in which these columns and the loss are known, and require them to be positive.
 
+        Rows that equal an earlier one in every column, its run or seed among them, count once.
+
         Raises
         ------
         DataError
@@ -237,14 +240,14 @@ class Runs:
         self.require_positive(wanted)
         known = np.logical_and.reduce([np.isfinite(column) for column in values.values()])
         if known.all():
-            return self
+            return Runs(counted_once(self.table))
         if not known.any():
             raise DataError(f"{self.origin.name}: no row has all of {', '.join(wanted)}; name other columns")
         reasons = [
             f"{next(name for name, column in values.items() if not np.isfinite(column[i]))} is missing"
             for i in np.flatnonzero(~known)
         ]
-        return Runs(self.table.keep(known, reasons))
+        return Runs(counted_once(self.table.keep(known, reasons)))
 
     def require_positive(self, names: Sequence[str]) -> None:
         """Raise `DataError` for the first value of these columns that is zero or negative."""

@@ -53,6 +53,7 @@ class RunsRequest:
     keep_unfinished: Annotated[bool, _in(_READING, "Keep crashed, failed and running runs", "--keep-unfinished")] = (
         False
     )
+    keep_duplicates: Annotated[bool, _in(_READING, "Count equal rows and files each", "--keep-duplicates")] = False
     where: Annotated[
         list[str] | None, _in(_SELECTING, "Keep rows where it holds, such as 'depth >= 4'", metavar="CONDITION")
     ] = None
@@ -86,6 +87,7 @@ class RunsRequest:
             thousands=self.thousands,
             delimiter=self.delimiter,
             keep_unfinished=self.keep_unfinished,
+            keep_duplicates=self.keep_duplicates,
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from scalefit.errors import ScalefitWarning
 from scalefit.identifiability import Evidence, Identification, identify
-from scalefit.identifiability.repetitions import duplicate_warnings, exact_duplicates
+from scalefit.ingest.duplicates import duplicate_warning, exact_duplicates
 
 if TYPE_CHECKING:
     from scalefit.fitting.fit import Fit
@@ -52,7 +52,8 @@ def remarks(fit: Fit) -> tuple[ScalefitWarning, ...]:
     runs, certificate = fit.runs, fit.certificate
     found = [*runs.warnings, *fit.identification.warnings]
     if len(runs) <= DUPLICATES_UP_TO:
-        found += duplicate_warnings(runs, exact_duplicates(runs))
+        later = exact_duplicates(runs.table)
+        found += [duplicate_warning(runs.table, later)] if len(later) else []
     if runs.n_runs < len(runs):
         found.append(
             ScalefitWarning(

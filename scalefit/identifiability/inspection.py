@@ -20,7 +20,8 @@ from scalefit.identifiability.design import (
     design_verdicts,
     few_levels,
 )
-from scalefit.identifiability.repetitions import Repetitions, count_distinct, find_repetitions, hash_rows
+from scalefit.identifiability.repetitions import Repetitions, find_repetitions
+from scalefit.ingest.duplicates import count_distinct, hash_rows
 from scalefit.laws.law import Law
 from scalefit.runs import Runs
 

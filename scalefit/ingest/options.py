@@ -86,6 +86,8 @@ class ReadOptions:
         What separates the cells of a line.
     keep_unfinished : bool
         Keep runs that a tracker marks as crashed, failed or running.
+    keep_duplicates : bool
+        Count rows and files that equal another one as measurements of their own.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -98,6 +100,7 @@ class ReadOptions:
     thousands: str | None = None
     delimiter: str | None = None
     keep_unfinished: bool = False
+    keep_duplicates: bool = False
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:

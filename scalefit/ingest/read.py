@@ -17,6 +17,7 @@ from scalefit.errors import DataError, ScalefitWarning
 from scalefit.ingest.build import build_table
 from scalefit.ingest.delimited import grid_of_records, read_delimited
 from scalefit.ingest.dialect import layout
+from scalefit.ingest.duplicates import without_copies
 from scalefit.ingest.grid import Grid
 from scalefit.ingest.hints import missing_roles, suspicious
 from scalefit.ingest.names import role_candidates
@@ -62,6 +63,8 @@ def read_table(path: str | Path | Sequence[str | Path], options: ReadOptions | N
         return _read_file(given[0], options, None)
     files = _labelled([file for p in given for file in _files_of(p)], given[0] if len(given) == 1 else None)
     tables = [_read_file(file, options, label) for file, label in files]
+    if not options.keep_duplicates:
+        tables = without_copies(tables, [label for _, label in files])
     return join_tables(tables, given[0].name if len(given) == 1 else f"{len(given)} files")
 
 
@@ -87,7 +90,8 @@ def table_from_columns(columns: Mapping[str, ArrayLike], options: ReadOptions, n
 def _table(grid: Grid, options: ReadOptions, sha256: str = "") -> Table:
     """Understand a grid and remark on what it lacks and on values that are rarely meant."""
     table = build_table(grid if options.keep_unfinished else drop_unfinished(grid), options, sha256)
-    return replace(table, warnings=(*table.warnings, *missing_roles(table), *suspicious(table)))
+    warnings = (*table.warnings, *missing_roles(table), *suspicious(table))
+    return replace(table, warnings=warnings, keep_duplicates=options.keep_duplicates)
 
 
 def _read_file(path: Path, options: ReadOptions, label: str | None) -> Table:

@@ -77,6 +77,8 @@ class Table:
     origin : Origin
     selections : tuple of Selection
     warnings : tuple of ScalefitWarning
+    keep_duplicates : bool
+        Whether rows that equal another in every column are measurements of their own.
     """
 
     columns: Mapping[str, FloatArray]
@@ -86,6 +88,7 @@ class Table:
     origin: Origin
     selections: tuple[Selection, ...] = ()
     warnings: tuple[ScalefitWarning, ...] = ()
+    keep_duplicates: bool = False
 
     def __len__(self) -> int:
         return len(self.places)
@@ -164,6 +167,7 @@ def join_tables(tables: Sequence[Table], name: str) -> Table:
         origin,
         (),
         _one_of_each_kind(tables),
+        tables[0].keep_duplicates,
     )
 
 

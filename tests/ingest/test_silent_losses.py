@@ -142,10 +142,11 @@ CURVE = "Step,loss\n1,3.5\n2,3.4\n"
 
 def test_files_are_runs_of_their_own_whatever_their_names(write):
     for name in ("lr0.1.csv", "lr0.3.CSV", "lr0.1.tsv", "lr0.1.csv.bak"):
-        write(CURVE.replace(",", "\t") if name.endswith("tsv") else CURVE, f"logs/{name}")
+        curve = CURVE.replace("3.5", f"3.{len(name)}{name[4]}")
+        write(curve.replace(",", "\t") if name.endswith("tsv") else curve, f"logs/{name}")
     folder = write(CURVE, "logs/lr0.1.csv").parent
     assert Runs(read_table(folder)).run_ids.tolist() == [0, 0, 1, 1, 2, 2]
-    same = [write(CURVE, f"version_{i}/metrics.csv") for i in range(2)]
+    same = [write(CURVE.replace("3.5", f"3.{i}"), f"version_{i}/metrics.csv") for i in range(2)]
     assert Runs(read_table(same)).n_runs == 2
     with pytest.raises(DataError, match=r"metrics\.csv is given twice; its rows would count double"):
         read_table([*same, same[0]])

@@ -205,7 +205,7 @@ def test_a_folder_is_one_run_a_file(table, write, assert_law, tmp_path):
 
 def test_equal_file_names_are_told_apart_by_their_folders(write, tmp_path):
     for run in ("a", "b"):
-        write("step,loss\n1,3.5\n2,3.25\n", f"logs/{run}/metrics.csv")
+        write(f"step,loss\n1,3.5\n2,3.{ord(run)}\n", f"logs/{run}/metrics.csv")
     runs = Runs(read(tmp_path / "logs", ReadOptions()))
     assert runs.run_ids.tolist() == [0, 0, 1, 1]
 
