@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.expressions import did_you_mean, evaluate_condition, reference
-from scalefit.ingest import ReadOptions, read_table
 from scalefit.ingest.duplicates import counted_once
 from scalefit.ingest.grid import Dropped, FloatArray, IntArray, frozen
-from scalefit.ingest.read import table_from_columns
+from scalefit.ingest.options import ReadOptions
+from scalefit.ingest.read import read_table, table_from_columns
 from scalefit.ingest.select import drop_worst, label_codes, select
 from scalefit.ingest.table import Origin, Selection, Table, write_csv, write_json
 from scalefit.numbers import show_number

@@ -59,10 +59,13 @@ def excel_records(data: bytes, name: str) -> list[list[str]]:
         raise MissingExtraError("openpyxl", "reading Excel workbooks", "excel") from None
     except Exception as error:  # the engines raise whatever their parsers do
         raise DataError(f"{name} is no readable workbook: {_first_line(error)}") from None
-    return [["" if _is_missing(v) else _text(v) for v in row] for row in frame.itertuples(index=False)]
+    return [[cell_text(v) for v in row] for row in frame.itertuples(index=False)]
 
 
-def _text(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """Return a spreadsheet cell as it would stand in a text file."""
+    if _is_missing(value):
+        return ""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
         return str(int(value))
     return repr(value) if isinstance(value, float) else str(value).strip()

@@ -83,7 +83,7 @@ def build_table(grid: Grid, options: ReadOptions, sha256: str = "") -> Table:
     if options.loss_unit is not None:
         values, unit = to_nats(loss.values, options.loss_unit)
         columns["loss"] = replace(loss, values=_finite(values))
-    _require_whole_sizes(grid, options, raw, columns)
+    require_whole_sizes(grid, options, raw, columns)
     numbers = [n for n, column in columns.items() if not column.is_text]
     ordered = [*(n for n in _ORDER if n in numbers), *(n for n in numbers if n not in _ORDER)]
     texts = {name: frozen(column.values) for name, column in columns.items() if column.is_text}
@@ -96,7 +96,7 @@ def build_table(grid: Grid, options: ReadOptions, sha256: str = "") -> Table:
         grid.ignored,
         str(locale),
     )
-    warnings = (*grid.warnings, *roles.warnings, *_unread(grid, raw, set(roles.numeric)))
+    warnings = (*grid.warnings, *roles.warnings, *unread_cells(grid, raw, set(roles.numeric)))
     values_by_name = {name: frozen(columns[name].values) for name in ordered}
     table = Table(values_by_name, texts, grid.places, grid.dropped, origin, (), warnings)
     return _without_unreadable(table, raw, columns, roles)
@@ -113,9 +113,9 @@ def _parsed(grid: Grid, options: ReadOptions, roles: Roles) -> tuple[Locale, dic
     numeric = {
         n: c
         for n, c in text_columns.items()
-        if n in roles.numeric or (_numbers_in_labels(grid, n, c) if n in labels else _are_numbers(c, 0.5))
+        if n in roles.numeric or (numbers_in_labels(grid, n, c) if n in labels else _are_numbers(c, 0.5))
     }
-    locale = _locale(grid, options, numeric)
+    locale = locale_of(grid, options, numeric)
     parsed = {}
     for name, column in zip(grid.names, grid.columns, strict=True):
         if name in numeric:
@@ -135,14 +135,14 @@ def _are_numbers(column: NDArray[np.object_], share: float) -> bool:
     return filled > 0 and found >= share * filled
 
 
-def _numbers_in_labels(grid: Grid, name: str, column: NDArray[np.object_]) -> bool:
+def numbers_in_labels(grid: Grid, name: str, column: NDArray[np.object_]) -> bool:
     if grid.own:  # it writes labels of text first and a numbered run among the numbers
         return name != grid.names[0] and _are_numbers(column, 1.0)
     distinct = [cell for cell in dict.fromkeys(column.tolist()) if cell.lower() not in MISSING]
     return bool(distinct) and all(map(_PLAIN_COUNT.fullmatch, distinct))
 
 
-def _locale(grid: Grid, options: ReadOptions, numeric: Mapping[str, NDArray[np.object_]]) -> Locale:
+def locale_of(grid: Grid, options: ReadOptions, numeric: Mapping[str, NDArray[np.object_]]) -> Locale:
     """Return the marks that the user gives, or those on which the cells agree."""
     other = {".": ",", ",": "."}
     if options.decimal is not None:
@@ -200,7 +200,7 @@ def _require_numbers(grid: Grid, raw: Mapping[str, _Column], roles: Roles, local
             )
 
 
-def _require_whole_sizes(
+def require_whole_sizes(
     grid: Grid, options: ReadOptions, raw: Mapping[str, _Column], columns: Mapping[str, _Column]
 ) -> None:
     """Refuse a width or depth read as text that is no whole number: often a thousands mark was misread."""
@@ -221,7 +221,7 @@ def _require_whole_sizes(
             )
 
 
-def _unread(grid: Grid, raw: Mapping[str, _Column], used: set[str]) -> tuple[ScalefitWarning, ...]:
+def unread_cells(grid: Grid, raw: Mapping[str, _Column], used: set[str]) -> tuple[ScalefitWarning, ...]:
     """Return a warning about unreadable cells in columns that no role uses; they count as missing."""
     odd = {n: c.unreadable for n, c in raw.items() if n not in used and c.unreadable is not None}
     if not odd:

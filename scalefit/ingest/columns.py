@@ -5,10 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.expressions import did_you_mean, names_in, reference
@@ -98,20 +96,13 @@ def _without_idle_columns(grid: Grid) -> Grid:
     return grid.without(empty, "empty")
 
 
-def _column_named(name: str, grid: Grid) -> str:
-    if name in grid.names:
-        return name
-    alike = [other for other in grid.names if normal_name(other) == normal_name(name)]
-    if len(alike) == 1:
-        return alike[0]
-    raise DataError(
-        f"{grid.name} has no column {name!r}{did_you_mean(name, grid.names)}; its columns are {', '.join(grid.names)}"
-    )
-
-
 def _loss_named(name: str, grid: Grid, definitions: Mapping[str, str]) -> str:
     """Return the column that --loss names, which must not be the only one for another role."""
-    column = _column_named(name, grid)
+    alike = [name] if name in grid.names else [n for n in grid.names if normal_name(n) == normal_name(name)]
+    if len(alike) != 1:
+        known = f"{did_you_mean(name, grid.names)}; its columns are {', '.join(grid.names)}"
+        raise DataError(f"{grid.name} has no column {name!r}{known}")
+    column = alike[0]
     for role in SYNONYMS:
         found = [] if grid.own or role in definitions else role_candidates(grid.names, role)
         if [grid.names[i] for i in found] == [column]:
@@ -126,7 +117,8 @@ def _one_of(found: list[str], role: str, grid: Grid) -> tuple[str | None, Scalef
     if len(found) <= 1:
         return (found[0] if found else None), None
     first = grid.column(found[0])
-    if all(_same(first, grid.column(other)) for other in found[1:]):
+    others = [grid.column(name) for name in found[1:]]
+    if all(np.array_equal(first, c, equal_nan=first.dtype == c.dtype == np.float64) for c in others):
         return found[0], None
     listed, remedy = ", ".join(found), f"choose one with --column {shlex.quote(f'{role}={found[0]}')}"
     if role in _MUST_BE_CLEAR:
@@ -173,11 +165,6 @@ def _with_two_sizes(name: str, sizes: list[str], grid: Grid) -> tuple[str, str, 
                 a, b = (f"{c:g}" if isinstance(c, float) else str(c) for c in (cell, known[label]))
                 return str(label), size, a, b
     return None
-
-
-def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    equal_nan = a.dtype == np.float64 and b.dtype == np.float64
-    return bool(np.array_equal(a, b, equal_nan=equal_nan))
 
 
 def _loss_column(grid: Grid, taken: set[str]) -> str:

@@ -87,7 +87,7 @@ def _parts(data: bytes, name: str, found: Layout, options: ReadOptions) -> list[
         at = slice(start, data.find(b"\n", start + _BLOCK) + 1 or len(data))
         block = data[at]
         part = _by_pandas(block, at, found, labels) or _by_csv(block, name, found, labels)
-        if part is None or _may_have_other_marks(part, labels):
+        if part is None or may_have_other_marks(part, labels):
             return None
         parts.append(replace(part, lines=part.lines + line))
         line, start = line + part.n_lines, at.stop
@@ -181,7 +181,7 @@ def _by_csv(block: bytes, name: str, found: Layout, labels: set[int]) -> _Part |
     return _Part(columns, np.array(lines, dtype=np.int64), odd, texts, block.count(b"\n"))
 
 
-def _may_have_other_marks(part: _Part, labels: set[int]) -> bool:
+def may_have_other_marks(part: _Part, labels: set[int]) -> bool:
     """Whether a cell looks like a number with a comma or two points: then numbers read so far are in doubt."""
     texts = [column.tolist() for j, column in enumerate(part.columns) if column.dtype == object and j not in labels]
     return any(tells_marks(t) and any(looks_numeric(cell) and tells_marks([cell]) for cell in set(t)) for t in texts)

@@ -51,9 +51,9 @@ def recognise(data: bytes, name: str, options: ReadOptions) -> Layout:
     DataError
         If the first line holds numbers instead of names, or nothing separates the cells.
     """
-    lines = _sample(data)
+    lines = first_lines(data)
     own = lines[0].strip() if lines[0].startswith(OWN_MARK) else None
-    delimiter = options.delimiter or ("," if own else _delimiter(lines))
+    delimiter = options.delimiter or ("," if own else guess_delimiter(lines))
     try:
         return layout(_split_lines(lines, delimiter), name, options, delimiter, own)
     except csv.Error as error:
@@ -64,7 +64,7 @@ def layout(
     records: Sequence[Sequence[str]], name: str, options: ReadOptions, delimiter: str, own: str | None = None
 ) -> Layout:
     """Find the header among the first records; errors as in `recognise`."""
-    header = _header(records, 1 if own else 0)
+    header = find_header(records, 1 if own else 0)
     if header is None:
         raise DataError(f"{name} holds no table: no line has more than blanks")
     first = records[header]
@@ -85,7 +85,7 @@ def layout(
     return Layout(delimiter, header, (re.sub(r"^#\s+", "", first[0]), *first[1:]), tuple(first), own)
 
 
-def _sample(data: bytes) -> list[str]:
+def first_lines(data: bytes) -> list[str]:
     """Return the first lines, at least three where the file has them, however long the header is."""
     size = _SAMPLE_BYTES
     while True:
@@ -104,7 +104,7 @@ def _split_lines(lines: Sequence[str], delimiter: str) -> list[list[str]]:
     return [[cell.strip() for cell in r] for r in csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
 
 
-def _delimiter(lines: Sequence[str]) -> str:
+def guess_delimiter(lines: Sequence[str]) -> str:
     """Return the delimiter that splits most lines into the same number of cells, at least two."""
     best, best_score = ",", (0.0, 0)
     for delimiter in _CANDIDATES:
@@ -125,7 +125,7 @@ def _delimiter(lines: Sequence[str]) -> str:
     return best
 
 
-def _header(records: Sequence[Sequence[str]], start: int) -> int | None:
+def find_header(records: Sequence[Sequence[str]], start: int) -> int | None:
     """Return the index of the header: the first record from `start` with as many filled cells as tables have.
 
     Title lines above it (one filled cell where later lines have several) and comments are passed over.

@@ -47,9 +47,9 @@ def grid_of_document(document: Any, name: str, form: str) -> Grid:
     if not isinstance(document, dict):
         raise DataError(f"{name} holds a single {form.upper()} value; give a list of objects, one a run")
     if document.get("format") == OWN_FORMAT:
-        return _own(name, document)
+        return own_document(name, document)
     if isinstance(document.get("log_history"), list):
-        return _trainer_state(name, document)
+        return trainer_state(name, document)
     if isinstance(document.get("results"), dict) and {"versions", "n-shot", "config_general"} & set(document):
         raise DataError(
             f"{name} is the result of an evaluation harness: it holds scores of one model and no training loss; give "
@@ -58,14 +58,14 @@ def grid_of_document(document: Any, name: str, form: str) -> Grid:
     if set(document) == {"schema", "data"} and isinstance(document["data"], list):  # to_json(orient="table")
         return _from_records(name, form, document["data"])
     if {"columns", "data"} <= set(document) <= {"columns", "index", "data"}:  # to_json(orient="split")
-        return _from_split(name, form, document)
-    by_name = _by_name(document, name)
-    if isinstance(by_name, dict):
-        return _from_columns(name, form, by_name)
-    return _of_one(name, form, document) if by_name is None else _from_records(name, form, by_name)
+        return split_frame(name, form, document)
+    found = by_name(document, name)
+    if isinstance(found, dict):
+        return _from_columns(name, form, found)
+    return _of_one(name, form, document) if found is None else _from_records(name, form, found)
 
 
-def _by_name(document: Mapping[str, Any], name: str) -> dict[str, list[Any]] | list[Row] | None:
+def by_name(document: Mapping[str, Any], name: str) -> dict[str, list[Any]] | list[Row] | None:
     """Return the columns of a data frame's to_json (column -> index -> value), or records by their run names."""
     if not document or not all(isinstance(value, dict) for value in document.values()):
         return None
@@ -161,7 +161,7 @@ def _of_unequal_length(name: str, lengths: Mapping[str, int]) -> DataError:
     return DataError(f"{name}: its columns have {lengths} entries; give each one entry a row")
 
 
-def _from_split(name: str, form: str, document: Mapping[str, Any]) -> Grid:
+def split_frame(name: str, form: str, document: Mapping[str, Any]) -> Grid:
     names, data = document["columns"], document["data"]
     lists = isinstance(names, list) and isinstance(data, list) and all(isinstance(row, list) for row in data)
     if not lists or not data or any(len(row) != len(names) or is_nested(row) for row in data):
@@ -172,7 +172,7 @@ def _from_split(name: str, form: str, document: Mapping[str, Any]) -> Grid:
     return replace(_from_columns(name, form, columns), ignored=("index (row counter)",) if "index" in document else ())
 
 
-def _own(name: str, document: Mapping[str, Any]) -> Grid:
+def own_document(name: str, document: Mapping[str, Any]) -> Grid:
     columns = document.get("columns")
     if document.get("version") != 1 or not isinstance(columns, dict) or not columns:
         raise DataError(f"{name}: version {document.get('version')!r} of {OWN_FORMAT} is unknown; 1 is read")
@@ -184,7 +184,7 @@ def _own(name: str, document: Mapping[str, Any]) -> Grid:
     return Grid(name, grid.format, grid.names, grid.columns, grid.places, grid.dropped, own=True, loss_unit=str(unit))
 
 
-def _trainer_state(name: str, document: Mapping[str, Any]) -> Grid:
+def trainer_state(name: str, document: Mapping[str, Any]) -> Grid:
     """Read the log of the Hugging Face Trainer: one row a logged step.
 
     The last entry, which holds `train_loss`, is the mean over the whole training and no point of the

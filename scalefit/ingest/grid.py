@@ -249,13 +249,9 @@ def simple_places(name: str, n: int, first_line: int = 2) -> Places:
 
 def cells_of(values: Sequence[Any]) -> NDArray[Any]:
     """Return Python values as a column: float64 when all are numbers it holds or None, otherwise text."""
-    if all(v is None or isinstance(v, float) or _is_exact(v) for v in values):
+    # identifiers of runs may be integers that a double does not hold
+    if all(v is None or isinstance(v, float) or (type(v) is int and abs(v) <= MAX_EXACT) for v in values):
         return np.array([np.nan if v is None else float(v) for v in values])
     cells = np.empty(len(values), dtype=object)
     cells[:] = ["" if v is None else str(v).strip() for v in values]
     return cells
-
-
-def _is_exact(value: object) -> bool:
-    """Whether a value is an integer that a double holds; identifiers of runs may be longer."""
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_EXACT

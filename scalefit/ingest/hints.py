@@ -41,7 +41,7 @@ def missing_roles(table: Table) -> tuple[ScalefitWarning, ...]:
     for role in ("width", "depth", "tokens"):
         if role in table.columns:
             continue
-        hint = _hint(table, role)
+        hint = source_of_role(table, role)
         if hint is not None:
             seen, action = hint
             warnings.append(
@@ -52,7 +52,7 @@ def missing_roles(table: Table) -> tuple[ScalefitWarning, ...]:
     return tuple(warnings)
 
 
-def _hint(table: Table, role: str) -> tuple[str, str] | None:
+def source_of_role(table: Table, role: str) -> tuple[str, str] | None:
     names = [table.origin.columns.get(name, name) for name in table.columns if name != "loss"]
     normal = {normal_name(name): name for name in names}
     for short, name in normal.items():
@@ -88,11 +88,11 @@ def _column(role: str, definition: str) -> str:
 
 def suspicious(table: Table) -> tuple[ScalefitWarning, ...]:
     """Return warnings about the values of the known roles."""
-    found = (_few_tokens(table), _high_loss(table))
+    found = (few_tokens(table), high_loss(table))
     return tuple(warning for warning in found if warning is not None)
 
 
-def _few_tokens(table: Table) -> ScalefitWarning | None:
+def few_tokens(table: Table) -> ScalefitWarning | None:
     tokens = table.columns.get("tokens")
     if tokens is None:
         return None
@@ -109,7 +109,7 @@ def _few_tokens(table: Table) -> ScalefitWarning | None:
     )
 
 
-def _high_loss(table: Table) -> ScalefitWarning | None:
+def high_loss(table: Table) -> ScalefitWarning | None:
     loss, limit = table.columns["loss"], math.log(VOCABULARY)
     high = np.flatnonzero(loss > limit)
     if not len(high):

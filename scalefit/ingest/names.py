@@ -81,20 +81,15 @@ def role_candidates(names: Sequence[str], role: str) -> list[int]:
     wanted = SYNONYMS[role]
     for form in (normal_name, _last):
         found = [i for i, name in enumerate(names) if name and form(name) in wanted]
-        if form is _last:
-            found = [i for i in found if not _is_of_something_else(names[i], role)]
+        if form is _last and role == "run":
+            found = [i for i in found if _last(names[i]) not in _ALONE]
+        elif form is _last and role == "tokens":
+            found = [i for i in found if not set(normal_name(names[i]).split("_")) & _OTHER_TOKENS]
         if found:
             if role == "run":
                 return sorted(found, key=lambda i: wanted.index(form(names[i])))
             return found
     return []
-
-
-def _is_of_something_else(name: str, role: str) -> bool:
-    """Whether the parts before the last one say that a column is no run label, or no training tokens."""
-    if role == "run":
-        return _last(name) in _ALONE
-    return role == "tokens" and bool(set(normal_name(name).split("_")) & _OTHER_TOKENS)
 
 
 def loss_candidates(names: Sequence[str]) -> list[int]:

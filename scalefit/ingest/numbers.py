@@ -194,14 +194,10 @@ def parse_number(cell: str, locale: Locale) -> float | None:
     if marks and not _grouped(whole, marks.pop()):
         return None
     digits = re.sub(r"[^0-9]", "", whole) or "0"
-    value = _scaled(f"{sign}{digits}.{fraction[0] if fraction else ''}", exponent, factor)
+    # rounded once: the factor joins the decimal exponent
+    power = (int(exponent[1:] or 0) if exponent else 0) + round(math.log10(factor))
+    value = float(f"{sign}{digits}.{fraction[0] if fraction else ''}e{power}")
     return value if math.isfinite(value) else math.nan
-
-
-def _scaled(mantissa: str, exponent: str, factor: float) -> float:
-    """Return mantissa * 10^exponent * factor, rounded once: the factor joins the decimal exponent."""
-    power = int(exponent[1:] or 0) if exponent else 0
-    return float(f"{mantissa}e{power + round(math.log10(factor))}")
 
 
 def plain_numbers(cells: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

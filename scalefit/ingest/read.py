@@ -61,7 +61,7 @@ def read_table(path: str | Path | Sequence[str | Path], options: ReadOptions | N
     given = [Path(path)] if isinstance(path, (str, Path)) else [Path(p) for p in path]
     if len(given) == 1 and not given[0].is_dir():
         return _read_file(given[0], options, None)
-    files = _labelled([file for p in given for file in _files_of(p)], given[0] if len(given) == 1 else None)
+    files = label_files([file for p in given for file in files_of(p)], given[0] if len(given) == 1 else None)
     tables = [_read_file(file, options, label) for file, label in files]
     if not options.keep_duplicates:
         tables = without_copies(tables, [label for _, label in files])
@@ -95,7 +95,7 @@ def _table(grid: Grid, options: ReadOptions, sha256: str = "") -> Table:
 
 
 def _read_file(path: Path, options: ReadOptions, label: str | None) -> Table:
-    source = _load(path)
+    source = load_source(path)
     grid = _grid(source, options)
     if (label is not None or grid.format in _ONE_RUN) and not role_candidates(grid.names, "run"):
         run = np.full(len(grid), label or _stem(path), dtype=object)
@@ -103,7 +103,7 @@ def _read_file(path: Path, options: ReadOptions, label: str | None) -> Table:
     return _table(grid, options, source.sha256)
 
 
-def _files_of(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[Path]:
     """Return the tables at a path: the file itself, or every table below the folder."""
     if not path.is_dir():
         return [path]
@@ -130,7 +130,7 @@ def _stem(path: Path) -> str:
     return name[: -len(_suffix(path))] if _suffix(path) in _SUFFIXES else name
 
 
-def _labelled(files: list[Path], folder: Path | None) -> list[tuple[Path, str]]:
+def label_files(files: list[Path], folder: Path | None) -> list[tuple[Path, str]]:
     """Return each file with a label of its own: its name, with its folders where names repeat.
 
     Raises
@@ -151,7 +151,7 @@ def _labelled(files: list[Path], folder: Path | None) -> list[tuple[Path, str]]:
     return list(zip(files, labels, strict=True))
 
 
-def _load(path: Path) -> _Source:
+def load_source(path: Path) -> _Source:
     """Read a file, decompressing gzip by its first bytes.
 
     Raises
@@ -165,7 +165,7 @@ def _load(path: Path) -> _Source:
         raw = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
-    data = _gunzip(raw, path.name) if raw.startswith(b"\x1f\x8b") else raw
+    data = gunzip(raw, path.name) if raw.startswith(b"\x1f\x8b") else raw
     if not data or (data[:4096].isspace() and data.isspace()):
         raise DataError(f"{path.name} is empty; export the runs again")
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
@@ -173,7 +173,7 @@ def _load(path: Path) -> _Source:
     return _Source(path.name, suffix, data, hashlib.sha256(raw).hexdigest())
 
 
-def _gunzip(raw: bytes, name: str) -> bytes:
+def gunzip(raw: bytes, name: str) -> bytes:
     inflater = zlib.decompressobj(wbits=31)
     try:
         data = inflater.decompress(raw, _MAX_BYTES)
@@ -186,7 +186,7 @@ def _gunzip(raw: bytes, name: str) -> bytes:
     return data
 
 
-def _as_utf8(source: _Source) -> tuple[bytes, tuple[ScalefitWarning, ...]]:
+def as_utf8(source: _Source) -> tuple[bytes, tuple[ScalefitWarning, ...]]:
     """Return the text of a source as UTF-8: from UTF-8 or UTF-16 with their marks, else from Windows-1252 and said."""
     data = source.data
     for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
@@ -215,7 +215,7 @@ def _as_utf8(source: _Source) -> tuple[bytes, tuple[ScalefitWarning, ...]]:
 
 
 def _grid(source: _Source, options: ReadOptions) -> Grid:
-    form = options.format or _recognise(source)
+    form = options.format or recognise_format(source)
     if form == "parquet":
         from scalefit.ingest.binary import read_parquet
 
@@ -227,7 +227,7 @@ def _grid(source: _Source, options: ReadOptions) -> Grid:
         found = layout(records[:60], source.name, options, ",")
         grid = grid_of_records(((i + 1, record) for i, record in enumerate(records)), source.name, found)
         return _shaped(replace(grid, format="excel"))
-    text, warnings = _as_utf8(source)
+    text, warnings = as_utf8(source)
     if form in {"json", "jsonl", "trainer-state"}:
         from scalefit.ingest.documents import read_document, read_lines
 
@@ -244,7 +244,7 @@ def _shaped(grid: Grid) -> Grid:
     return shape_as(grid, form) if form in SHAPERS and form != "csv" else grid
 
 
-def _recognise(source: _Source) -> str:
+def recognise_format(source: _Source) -> str:
     """Return the family of formats that the first bytes show; the suffix decides only between JSON forms."""
     data = source.data
     if data.startswith(b"PAR1"):

@@ -63,14 +63,14 @@ def select(table: Table, which: str, run_ids: IntArray | None) -> Table:
         )
     else:
         groups = run_ids
-    order = _progress(table) if which == "last" else -table.columns["loss"]
+    order = progress(table) if which == "last" else -table.columns["loss"]
     at = np.lexsort((np.arange(len(groups)), order, groups))
     mask = np.zeros(len(table), dtype=np.bool_)
     mask[at[np.append(groups[at][1:] != groups[at][:-1], True)]] = True  # of equals the later row
     return table.keep(mask, f"not the {_SELECTORS[which]}", f"select {which}")
 
 
-def _progress(table: Table) -> FloatArray:
+def progress(table: Table) -> FloatArray:
     """How far the training had come at each row; a missing count comes before all others."""
     steps = next((name for name in table.columns if name.lower() in _STEPS), None)
     name = "tokens" if "tokens" in table.columns else steps

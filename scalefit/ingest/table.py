@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import DataError, ScalefitWarning
-from scalefit.ingest.grid import Dropped, FloatArray, IntArray, Places, frozen
+from scalefit.ingest.grid import Dropped, FloatArray, Places, frozen
 from scalefit.ingest.options import OWN_FORMAT, OWN_MARK, protect
 from scalefit.numbers import show_number
 
@@ -116,14 +116,13 @@ class Table:
         else:
             new = Dropped.of(places, reasons)
         index = np.flatnonzero(mask)
-        return replace(self._rows(index), dropped=self.dropped + new, selections=selections)
-
-    def _rows(self, index: IntArray) -> Table:
         return replace(
             self,
             columns={name: frozen(values[index]) for name, values in self.columns.items()},
             texts={name: frozen(values[index]) for name, values in self.texts.items()},
             places=self.places.take(index),
+            dropped=self.dropped + new,
+            selections=selections,
         )
 
     def with_warning(self, warning: ScalefitWarning) -> Table:
@@ -143,6 +142,10 @@ def join_tables(tables: Sequence[Table], name: str) -> Table:
     if len(units) > 1:
         raise DataError(f"{name}: the files have losses in {', '.join(sorted(units))}; read them apart")
     tables = _with_one_kind_of_run(tables)
+
+    def stacked(parts: list[NDArray[Any]]) -> NDArray[Any]:
+        return frozen(np.concatenate(parts))
+
     numbers = dict.fromkeys(column for table in tables for column in table.columns)
     texts = dict.fromkeys(column for table in tables for column in table.texts if column not in numbers)
     first = tables[0].origin
@@ -160,8 +163,8 @@ def join_tables(tables: Sequence[Table], name: str) -> Table:
     for table in tables[1:]:
         dropped = dropped + table.dropped
     return Table(
-        {column: frozen(_stack([_numbers(table, column) for table in tables])) for column in numbers},
-        {column: frozen(_stack([_texts(table, column) for table in tables])) for column in texts},
+        {name: stacked([t.columns.get(name, np.full(len(t), np.nan)) for t in tables]) for name in numbers},
+        {name: stacked([t.texts.get(name, np.full(len(t), "", dtype=object)) for t in tables]) for name in texts},
         Places.join([table.places for table in tables]),
         dropped if len(dropped) else Dropped.none(name),
         origin,
@@ -199,42 +202,28 @@ def _with_one_kind_of_run(tables: Sequence[Table]) -> Sequence[Table]:
             labels = np.array([show_number(value) for value in columns.pop("run").tolist()], dtype=object)
             table = replace(table, columns=columns, texts={**table.texts, "run": frozen(labels)})
         worded.append(table)
-    return _with_runs_apart(worded)
+    return runs_apart(worded)
 
 
-def _with_runs_apart(tables: Sequence[Table]) -> Sequence[Table]:
+def runs_apart(tables: Sequence[Table]) -> Sequence[Table]:
     """Return the tables with the file before each run label, where one label has another size in another file."""
     size_of: dict[str, tuple[float, ...]] = {}
     for table in tables:
-        names = [name for name in ("width", "depth", "params") if name in table.columns]
-        columns = [table.columns[name].tolist() for name in names]
-        for label, *size in zip(table.texts.get("run", ()), *columns, strict=True) if names else ():
+        columns = [table.columns[name].tolist() for name in ("width", "depth", "params") if name in table.columns]
+        for label, *size in zip(table.texts.get("run", ()), *columns, strict=True) if columns else ():
             if label and size_of.setdefault(label, tuple(size)) != tuple(size) and not np.isnan(size).any():
-                return [_with_file_in_labels(table) for table in tables]
-    return tables
-
-
-def _with_file_in_labels(table: Table) -> Table:
-    if "run" not in table.texts:
-        return table
-    labels = [label and f"{table.places.file_of(i)}: {label}" for i, label in enumerate(table.texts["run"])]
-    return replace(table, texts={**table.texts, "run": frozen(np.array(labels, dtype=object))})
-
-
-def _stack(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    return np.concatenate(parts)
-
-
-def _numbers(table: Table, column: str) -> NDArray[np.float64]:
-    if column in table.columns:
-        return table.columns[column]
-    return np.full(len(table), np.nan)
-
-
-def _texts(table: Table, column: str) -> NDArray[np.object_]:
-    if column in table.texts:
-        return table.texts[column]
-    return np.full(len(table), "", dtype=object)
+                break
+        else:
+            continue
+        break
+    else:
+        return tables
+    apart = []
+    for table in tables:
+        labels = [label and f"{table.places.file_of(i)}: {label}" for i, label in enumerate(table.texts.get("run", ()))]
+        texts = {"run": frozen(np.array(labels, dtype=object))} if labels else {}
+        apart.append(replace(table, texts={**table.texts, **texts}))
+    return apart
 
 
 def write_json(table: Table) -> str:

@@ -30,7 +30,9 @@ def recognise_tracker(grid: Grid) -> str:
     names = [normal_name(name) for name in grid.names]
     if set(names) == {"wall_time", "step", "value"}:
         return "tensorboard"
-    if len(_chart_columns(grid)) >= 1 and len(_chart_columns(grid)) + 1 >= _unenveloped(grid):
+    # a chart has one axis and one column a run
+    others = sum(not n.endswith(_ENVELOPE) and bool(n) and not n.endswith("_step") for n in grid.names)
+    if _chart_columns(grid) and len(_chart_columns(grid)) + 1 >= others:
         return "wandb-chart"
     if _state_column(grid) is not None and "name" in names:
         return "wandb-runs"
@@ -43,12 +45,7 @@ def _chart_columns(grid: Grid) -> list[int]:
     return [i for i, name in enumerate(grid.names) if CHART_SEPARATOR in name and not name.endswith(_ENVELOPE)]
 
 
-def _unenveloped(grid: Grid) -> int:
-    """Number of columns that may be the axis or a run: the W&B chart has one axis and one column a run."""
-    return sum(not name.endswith(_ENVELOPE) and bool(name) and not name.endswith("_step") for name in grid.names)
-
-
-def _chart(grid: Grid) -> Grid:
+def chart_points(grid: Grid) -> Grid:
     """Bring a W&B chart export, one column a run and metric, into one row a point; blank cells are no points."""
     grid.refuse_duplicates()
     chart = [grid.names[i].rpartition(CHART_SEPARATOR) for i in _chart_columns(grid)]
@@ -57,7 +54,7 @@ def _chart(grid: Grid) -> Grid:
     runs = tuple(dict.fromkeys(run for run, _, _ in chart))
     metrics = tuple(dict.fromkeys(metric for _, _, metric in chart))
     others = [i for i in range(len(grid.names)) if CHART_SEPARATOR not in grid.names[i]]
-    parts = [_points(grid, run, metrics) for run in runs]
+    parts = [points_of_run(grid, run, metrics) for run in runs]
     index = np.concatenate([points for points, _ in parts])
     labels = np.repeat(np.array(runs, dtype=object), [len(points) for points, _ in parts])
     values = [np.concatenate([columns[j] for _, columns in parts]) for j in range(len(metrics))]
@@ -73,20 +70,18 @@ def _chart(grid: Grid) -> Grid:
     )
 
 
-def _points(grid: Grid, run: str, metrics: tuple[str, ...]) -> tuple[NDArray[np.int64], list[NDArray[np.object_]]]:
+def points_of_run(
+    grid: Grid, run: str, metrics: tuple[str, ...]
+) -> tuple[NDArray[np.int64], list[NDArray[np.object_]]]:
     """Return the rows in which a run has a value of some metric, and these values."""
     empty = np.full(len(grid), "", dtype=object)
     names = [f"{run}{CHART_SEPARATOR}{metric}" for metric in metrics]
     columns = [grid.column(name) if name in grid.names else empty for name in names]
-    points = np.flatnonzero(np.logical_or.reduce([_filled(column) for column in columns]))
+    points = np.flatnonzero([any(cell.lower() not in MISSING for cell in row) for row in zip(*columns, strict=True)])
     return points, [column[points] for column in columns]
 
 
-def _filled(column: NDArray[np.object_]) -> NDArray[np.bool_]:
-    return np.array([cell.lower() not in MISSING for cell in column.tolist()], dtype=np.bool_)
-
-
-def _tensorboard(grid: Grid) -> Grid:
+def tensorboard_scalar(grid: Grid) -> Grid:
     """Name the value of a TensorBoard scalar download; the whole file is one run."""
     value = [name for name in grid.names if normal_name(name) == "value"]
     if not value:
@@ -94,7 +89,7 @@ def _tensorboard(grid: Grid) -> Grid:
     return replace(grid, loss=value[0])
 
 
-def _lightning(grid: Grid) -> Grid:
+def lightning_metrics(grid: Grid) -> Grid:
     """Choose the validation loss of a Lightning metrics.csv; rows of other metrics have an empty cell there."""
     losses = [n for n in grid.names if "loss" in normal_name(n).split("_")]
     for wanted in ("val_loss", "val_loss_epoch", "valid_loss", "validation_loss"):
@@ -129,10 +124,10 @@ def drop_unfinished(grid: Grid) -> Grid:
 
 
 SHAPERS: Mapping[str, Callable[[Grid], Grid]] = {
-    "wandb-chart": _chart,
+    "wandb-chart": chart_points,
     "wandb-runs": lambda grid: grid,
-    "tensorboard": _tensorboard,
-    "lightning": _lightning,
+    "tensorboard": tensorboard_scalar,
+    "lightning": lightning_metrics,
     "csv": lambda grid: grid,
 }
 """Format of a delimited table -> what brings it into rows of points."""

@@ -47,7 +47,7 @@ class Walk:
         self.has_rows = True
         found = []
         for path, items in holders.items():
-            sets = _set_key(items)
+            sets = set_key(items)
             if sets is not None:
                 self._as_columns(path, items, sets, outer)
                 continue
@@ -116,7 +116,7 @@ def is_nested(values: Sequence[Any]) -> bool:
     return any(isinstance(value, (list, dict)) for value in values)
 
 
-def _set_key(items: Sequence[Row]) -> str | None:
+def set_key(items: Sequence[Row]) -> str | None:
     """Return the key that names the evaluation set of each item, if these are evaluations of one model."""
     for key in items[0]:
         labels = [item.get(key) for item in items]
