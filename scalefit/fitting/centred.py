@@ -1,11 +1,12 @@
 """A law on a table in the coordinates the solver works in, and back to plain units.
 
-The k-th term is written by its size at a reference value ref_k, the geometric mean of its column,
+A factor is written with a reference value ref_j, the geometric mean of its column, and the k-th term by its size there,
 
-    c_k x^-alpha_k = C_k exp(-alpha_k ln(x / ref_k)),    ln c_k = ln C_k + alpha_k ln ref_k,         (1)
+    c_k prod_j x_j^-alpha_j = C_k exp(-sum_j alpha_j ln(x_j / ref_j)),    ln c_k = ln C_k + sum_j alpha_j ln ref_j,  (1)
 
-so that every C_k is of the order of the loss whatever the units, and hardly correlated with alpha_k. A term whose
-coefficient is fixed or bounded by the user keeps ref_k = 1, where C_k = c_k.
+so that every C_k is of the order of the loss whatever the units, and hardly correlated with alpha_j. A term whose
+coefficient is fixed or bounded by the user keeps ref_j = 1, where C_k = c_k. In coupled laws p = 1/q stands for q and
+D_k = (C_k / unit)^q for C_k (`scalefit.fitting.problem`), but for coefficients that the user fixed or bounded.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ class CentredLaw:
     Attributes
     ----------
     law : Law
-    log_references : (K,) float array
-        ln ref_k of equation (1).
+    log_references : (M,) float array
+        ln ref_j of equation (1).
     problem : Problem
         Weights of the rows included.
     free_names : tuple of str
-        Names of the problem's free parameters; a coefficient stands there as C_k.
+        Names of the problem's free parameters; a coefficient stands there as C_k or D_k, q as p.
     smallest_loss : float
         Of the table, nats per token.
     """
@@ -67,8 +68,7 @@ class CentredLaw:
     @cached_property
     def _rows(self) -> dict[str, int]:
         """Where each parameter stands among all parameters of the problem."""
-        terms = self.law.terms
-        return {name: i for i, name in enumerate([*(t.coefficient for t in terms), "L0", *(t.exponent for t in terms)])}
+        return {name: i for i, name in enumerate(_solver_names(self.law))}
 
     def free_index(self, name: str) -> int | None:
         """Index of the free parameter that a parameter of the law is, or is tied to; None if it is fixed."""
@@ -99,17 +99,23 @@ class CentredLaw:
         smallest loss.
         """
         problem, terms = self.problem, self.free_terms
-        alphas = problem.all_parameters(np.atleast_2d(free))[:, len(self.law.terms) + 1 :]
-        sizes = free[..., : len(terms)] * np.exp(-(alphas * problem.mean_logs)[:, terms]).reshape(*free.shape[:-1], -1)
+        alphas = problem.exponents(problem.all_parameters(np.atleast_2d(free)))
+        falls = problem.per_term(alphas * problem.mean_logs)[:, terms]
+        sizes = free[..., : len(terms)] * np.exp(-falls).reshape(*free.shape[:-1], -1)
+        smallest = VANISHED * (self.smallest_loss if problem.unit is None else 1.0)
         found = np.zeros(free.shape, dtype=np.bool_)
-        found[..., : len(terms)] = (problem.lower[: len(terms)] == 0) & (sizes < VANISHED * self.smallest_loss)
+        found[..., : len(terms)] = (problem.lower[: len(terms)] == 0) & (sizes < smallest)
         return found
 
     def plain(self, free: Array) -> Array:
         """Parameters of the law in plain units, in the order of its names: (P,) to (n,), or (B, P) to (B, n)."""
-        n_terms = len(self.log_references)
-        full = self.problem.all_parameters(np.atleast_2d(free)).copy()
-        full[:, :n_terms] *= np.exp(full[:, n_terms + 1 :] * self.log_references)
+        problem, n_terms = self.problem, len(self.law.terms)
+        full = problem.all_parameters(np.atleast_2d(free)).copy()
+        if problem.unit is not None:
+            sizes, p = full[:, :n_terms], full[:, -1:]
+            full[:, :n_terms] = np.where(problem.plain_terms, sizes, problem.unit * sizes**p)
+            full[:, -1:] = 1.0 / p
+        full[:, :n_terms] *= np.exp(problem.per_term(problem.exponents(full) * self.log_references))
         return full[:, [self._rows[name] for name in self.law.parameter_names]].reshape(*free.shape[:-1], -1)
 
     def params(self, free: Array) -> dict[str, float]:
@@ -118,29 +124,48 @@ class CentredLaw:
 
     def free(self, params: Mapping[str, float]) -> Array:
         """(P,) free parameters of one point, from plain units."""
-        values = dict(params)
-        for term, log_reference in zip(self.law.terms, self.log_references, strict=True):
-            values[term.coefficient] /= np.exp(values[term.exponent] * log_reference)
+        problem, values = self.problem, dict(params)
+        exponents = np.array([values[factor.exponent] for factor in self.law.factors])
+        shifts = np.exp(problem.per_term(exponents * self.log_references))
+        for k, term in enumerate(self.law.terms):
+            values[term.coefficient] /= shifts[k]
+            if problem.unit is not None and problem.plain_terms is not None and not problem.plain_terms[k]:
+                values[term.coefficient] = (values[term.coefficient] / problem.unit) ** self.law.q(params)
+        if "q" in self.law.parameter_names:
+            values["q"] = 1.0 / values["q"]
         return np.array([values[name] for name in self.free_names])
 
     def reporting_jacobian(self, free: Array) -> Array:
         """Derivatives of the reported quantities by the free parameters.
 
-        The reported quantities are ln c_k (so that errors are factors), alpha_k and L0, in the order of
-        `law.parameter_names`; from equation (1) d ln c = dC / C + ln ref d alpha.
+        The reported quantities are ln c_k (so that errors are factors), alpha_j, ln q and L0, in the order of
+        `law.parameter_names`; from equation (1) d ln c_k = dC_k / C_k + sum_j ln ref_j d alpha_j, where for coupled
+        terms dC / C = p dD / D + ln D dp, and d ln q = -dp / p.
 
         Returns
         -------
         (n_parameters, P) float array
             Not finite in the row of a coefficient that is zero.
         """
-        n_terms = len(self.log_references)
-        full = self.problem.all_parameters(free[None])[0]
-        rows = self.problem.expand.copy()
+        problem, n_terms = self.problem, len(self.law.terms)
+        full = problem.all_parameters(free[None])[0]
+        expand, rows = problem.expand, problem.expand.copy()
         with np.errstate(divide="ignore", invalid="ignore"):
-            rows[:n_terms] = np.where(rows[:n_terms] != 0, rows[:n_terms] / full[:n_terms, None], 0.0)
-        rows[:n_terms] += self.log_references[:, None] * rows[n_terms + 1 :]
+            relative = np.where(rows[:n_terms] != 0, rows[:n_terms] / full[:n_terms, None], 0.0)
+            if problem.unit is not None:
+                raised = full[-1] * relative + np.log(full[:n_terms, None]) * expand[-1]
+                plain = np.asarray(problem.plain_terms)
+                relative = np.where(plain[:, None], relative, raised)
+                rows[-1] = -expand[-1] / full[-1]
+        exponents = expand[n_terms + 1 : n_terms + 1 + len(self.log_references)]
+        rows[:n_terms] = relative + problem.per_term(self.log_references[:, None] * exponents, axis=0)
         return rows[[self._rows[name] for name in self.law.parameter_names]]
+
+
+def _solver_names(law: Law) -> list[str]:
+    """The parameters of a law in the order of `scalefit.fitting.problem`."""
+    names = [*(term.coefficient for term in law.terms), "L0", *(factor.exponent for factor in law.factors)]
+    return names if law.coupling is None else [*names, "q"]
 
 
 def centre(
@@ -163,29 +188,41 @@ def centre(
     weights : (n_rows,) float array, optional
         Row weights of any scale.
     """
-    logs = np.log(np.stack([term.argument(columns) for term in law.terms]))
-    in_plain_units = [t.coefficient in constraints.fixed or t.coefficient in constraints.bounds for t in law.terms]
-    log_references = np.where(in_plain_units, 0.0, logs.mean(axis=1))
-    names = [*(t.coefficient for t in law.terms), "L0", *(t.exponent for t in law.terms)]
+    logs = np.log(np.stack(np.broadcast_arrays(*(factor.argument(columns) for factor in law.factors))))
+    known = {*constraints.fixed, *constraints.bounds}
+    plain_terms = np.array([term.coefficient in known for term in law.terms])
+    log_references = np.where(plain_terms[list(law.owners)], 0.0, logs.mean(axis=1))
+    names = _solver_names(law)
     fixed = dict(constraints.fixed) if law.irreducible else {**constraints.fixed, "L0": 0.0}
-    free_names = tuple(name for name in names if name not in fixed and name not in constraints.ties)
+    ties = dict(constraints.ties)
+    if law.coupling == "q":
+        fixed |= {"q": 1.0 / fixed["q"]} if "q" in fixed else {}
+    elif law.coupling is not None:
+        ties["q"] = ties.get(law.coupling, law.coupling)
+    free_names = tuple(name for name in names if name not in fixed and name not in ties)
     expand = np.zeros((len(names), len(free_names)))
     offset = np.zeros(len(names))
     for i, name in enumerate(names):
-        target = constraints.ties.get(name, name)
+        target = ties.get(name, name)
         if target in fixed:
             offset[i] = fixed[target]
         else:
             expand[i, free_names.index(target)] = 1.0
-    lower, upper = np.array([constraints.limits(law.parameter(name)) for name in free_names]).reshape(-1, 2).T
+    limits = [constraints.limits(law.parameter(name)) for name in free_names]
+    limits = [(1 / high, 1 / low) if name == "q" else (low, high) for name, (low, high) in zip(free_names, limits)]
+    lower, upper = np.array(limits).reshape(-1, 2).T
+    loss = np.asarray(columns["loss"], dtype=np.float64)
     problem = Problem(
         logs=logs - log_references[:, None],
-        target=objective.transform(np.asarray(columns["loss"], dtype=np.float64)),
+        owners=np.array(law.owners),
+        target=objective.transform(loss),
         objective=objective,
         expand=expand,
         offset=offset,
         lower=lower,
         upper=upper,
         weights=None if weights is None else weights / weights.mean(),
+        unit=None if law.coupling is None else float(np.exp(np.log(loss).mean())),
+        plain_terms=plain_terms,
     )
     return CentredLaw(law, log_references, problem, free_names, float(np.min(columns["loss"])))

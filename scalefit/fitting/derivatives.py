@@ -1,11 +1,12 @@
 """The objective of a `Problem` and its exact derivatives, for B points at once.
 
-With S_i = sum_k c_k u_ki + L0, u_ki = exp(-alpha_k x_ki), and first_i, second_i the derivatives of row i's penalty
-by S_i, the Hessian of the objective is
+With u_k = exp(-sum_j a_j z_j), S = sum_k D_k u_k + L0, and first_i, second_i the derivatives of row i's penalty by S_i,
+the Hessian of the objective of a sum is
 
     mean_i [ second_i dS_i dS_i' + first_i d2S_i ],                                                (1)
 
-where d2S_i is nonzero only for (c_k, alpha_k), -x_ki u_ki, and (alpha_k, alpha_k), c_k x_ki^2 u_ki.
+where d2S_i is nonzero only within a term: (D_k, a_j) has -z_j u_k and (a_j, a_l) has D_k z_j z_l u_k. For coupled terms
+the same holds of the core's parameters, with dL/dS on top (`scalefit.fitting.coupling`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.fitting.batched import hold, positive_definite, ridged, solve_each
+from scalefit.fitting.batched import BLOCK_ELEMENTS, hold, positive_definite, ridged, solve_each, weighted_products
+from scalefit.fitting.coupling import (
+    add_power_curvature,
+    chart_curvature,
+    chart_slopes,
+    core_parameters,
+    raise_to_power,
+)
 from scalefit.fitting.problem import Problem
 
 __all__ = [
@@ -29,6 +37,7 @@ __all__ = [
     "evaluate_on",
     "gauss_newton",
     "jacobian",
+    "local_models",
     "predict",
 ]
 
@@ -38,9 +47,6 @@ Rows = NDArray[np.intp] | slice
 """Which of the problems the points belong to, where targets or weights differ between problems."""
 
 ALL = slice(None)
-
-COPY_ELEMENTS = 12_000
-"""Elements of a weighted copy of the basis functions, 96 kB."""
 
 _AT_ONCE = 0.01
 """A step meets a bound right away when less than this share of it is left inside."""
@@ -88,32 +94,65 @@ def evaluate(problem: Problem, free: Array, rows: Rows = ALL, workspace: Array |
     free : (B, P) float array
     rows : index
         Which of the problems the points belong to.
-    workspace : (at least B, 2K + 1, n) float array, optional
+    workspace : (at least B, F, n) float array, optional
         Memory to use again instead of new; what it holds is overwritten.
     """
     return evaluate_on(problem, free, basis_functions(problem, problem.all_parameters(free), workspace), rows)
 
 
+def evaluate_on(problem: Problem, free: Array, basis: Array, rows: Rows) -> State:
+    """`evaluate`, on basis functions that are known for the exponents of `free`; fills the rest of `basis`."""
+    parameters = problem.all_parameters(free)
+    core = core_parameters(problem, parameters)
+    with np.errstate(all="ignore"):
+        predicted, value, gradient, full = _second_order(problem, core, basis, rows)
+        gradient, hessian = _free_derivatives(problem, parameters, core, gradient, full)
+
+        def semidefinite(some: NDArray[np.bool_]) -> Array:
+            reweighted = _row_weights(problem, predicted[some], _some(rows, some))
+            functions = basis if some.all() else basis[some]
+            return _contract(problem, parameters[some], core[some], functions, reweighted)
+
+        step = _step(problem, (free, gradient, hessian), semidefinite)
+    return State(free, value, gradient, hessian, step)
+
+
+def local_models(problem: Problem, free: Array, rows: Rows = ALL) -> tuple[State, Array]:
+    """`evaluate` with steps of zero, and the (B, P, P) Gauss-Newton matrices at the same points."""
+    parameters = problem.all_parameters(free)
+    core = core_parameters(problem, parameters)
+    basis = basis_functions(problem, parameters)
+    with np.errstate(all="ignore"):
+        predicted, value, gradient, full = _second_order(problem, core, basis, rows)
+        gradient, hessian = _free_derivatives(problem, parameters, core, gradient, full)
+        normal = _contract(problem, parameters, core, basis, _row_weights(problem, predicted, rows))
+    return State(free, value, gradient, hessian, np.zeros_like(free)), normal
+
+
 def predict(problem: Problem, free: Array) -> Array:
     """(B, n) predicted losses at B points, nats per token."""
     parameters = problem.all_parameters(free)
-    n_functions, n = 2 * len(problem.logs) + 1, problem.logs.shape[1]
+    n_functions, n = parameters.shape[1], problem.logs.shape[1]
     predicted = np.empty((len(free), n))
-    size = max(1, COPY_ELEMENTS // (n_functions * n))
+    size = max(1, BLOCK_ELEMENTS // (n_functions * n))
     for first in range(0, len(free), size):
         some = slice(first, first + size)
-        predicted[some] = _predicted(parameters[some], basis_functions(problem, parameters[some]))
+        core = core_parameters(problem, parameters[some])
+        predicted[some] = _predicted(problem, core, basis_functions(problem, parameters[some]))
     return predicted
 
 
 def jacobian(problem: Problem, free: Array) -> Array:
     """(n, P) derivatives of the residuals at one point, given by its (P,) free parameters."""
     parameters = problem.all_parameters(free[None])
+    core = core_parameters(problem, parameters)
     basis = basis_functions(problem, parameters)
-    predicted = _predicted(parameters, basis)
-    derivative = _fill_slopes(problem, parameters, basis)[0]
+    predicted = _predicted(problem, core, basis)
+    derivative = _fill_slopes(problem, core, basis)[0]
     if problem.objective.log:
         derivative /= predicted
+    if problem.unit is not None:
+        derivative = chart_slopes(problem, parameters, core)[0].T @ derivative
     free_derivative: Array = derivative.T @ problem.expand
     return free_derivative
 
@@ -124,67 +163,32 @@ def gauss_newton(problem: Problem, free: Array, rows: Rows = ALL) -> Array:
     Positive semidefinite, and for the squared penalty the expectation of the Hessian at the true law.
     """
     parameters = problem.all_parameters(free)
+    core = core_parameters(problem, parameters)
     basis = basis_functions(problem, parameters)
     with np.errstate(all="ignore"):
-        reweighted = _row_weights(problem, _predicted(parameters, basis), rows)
-        matrix: Array = _contract(problem, _fill_slopes(problem, parameters, basis), reweighted)
-    return matrix
+        reweighted = _row_weights(problem, _predicted(problem, core, basis), rows)
+        return _contract(problem, parameters, core, _fill_slopes(problem, core, basis), reweighted)
 
 
 def basis_functions(problem: Problem, parameters: Array, workspace: Array | None = None) -> Array:
-    """(B, 2K + 1, n): exp(-alpha_k x_k) and ones in the first K + 1 places, the rest not yet filled."""
-    n_terms, n = problem.logs.shape
-    basis = np.empty((len(parameters), 2 * n_terms + 1, n)) if workspace is None else workspace[: len(parameters)]
+    """(B, F, n): u_k and ones in the first K + 1 places, the rest not yet filled."""
+    n_terms, n = problem.n_terms, problem.logs.shape[1]
+    basis = np.empty((*parameters.shape, n)) if workspace is None else workspace[: len(parameters)]
     units = basis[:, :n_terms]
-    np.multiply(parameters[:, n_terms + 1 :, None], -problem.logs, out=units)
+    exponents = problem.exponents(core_parameters(problem, parameters))
+    if problem.has_products:
+        factors = basis[:, n_terms + 1 : n_terms + 1 + len(problem.logs)]
+        np.multiply(exponents[:, :, None], -problem.logs, out=factors)
+        np.add.reduceat(factors, problem.firsts, axis=1, out=units)
+    else:
+        np.multiply(exponents[:, :, None], -problem.logs, out=units)
     np.exp(units, out=units)
     basis[:, n_terms] = 1.0
     return basis
 
 
-def _row_weights(problem: Problem, predicted: Array, rows: Rows) -> Array:
-    """Weight of each row in reweighted least squares, in the place of the second derivative of its penalty by S."""
-    target, weights = problem.of(rows)
-    objective = problem.objective
-    residuals = objective.transform(predicted) - target
-    reweighted = np.broadcast_to(objective.reweighting(residuals), residuals.shape)
-    if objective.log:
-        slope = 1.0 / predicted
-        reweighted = reweighted * (slope * slope)
-    return reweighted if weights is None else reweighted * weights
-
-
-def evaluate_on(problem: Problem, free: Array, basis: Array, rows: Rows) -> State:
-    """`evaluate`, on basis functions that are known for the exponents of `free`; fills the rest of `basis`."""
-    n_terms, n = problem.logs.shape
-    linear = n_terms + 1
-    parameters = problem.all_parameters(free)
-    with np.errstate(all="ignore"):
-        predicted = _predicted(parameters, basis)
-        value, first, second = _row_derivatives(problem, predicted, rows)
-        slopes = basis[:, linear:]
-        np.multiply(basis[:, :n_terms], problem.logs, out=slopes)
-        mixed = np.matmul(slopes, first[:, :, None])[:, :, 0] / n
-        pure = np.einsum("bkn,kn,bn->bk", slopes, problem.logs, first, optimize=False) / n
-        slopes *= -parameters[:, :n_terms, None]
-        gradient = problem.free_gradient(np.matmul(basis, first[:, :, None])[:, :, 0] / n)
-        full = weighted_products(basis, second) / n
-        k = np.arange(n_terms)
-        full[:, k, linear + k] -= mixed
-        full[:, linear + k, k] -= mixed
-        full[:, linear + k, linear + k] += parameters[:, :n_terms] * pure
-        hessian = problem.free_matrix(full)
-
-        def semidefinite(some: NDArray[np.bool_]) -> Array:
-            reweighted = _row_weights(problem, predicted[some], _some(rows, some))
-            return _contract(problem, basis if some.all() else basis[some], reweighted)
-
-        step = _step(problem, (free, gradient, hessian), semidefinite)
-    return State(free, value, gradient, hessian, step)
-
-
 def evaluate_at_one_point(problem: Problem, free: Array, rows: Rows = ALL) -> State:
-    """`evaluate` for problems that differ in their row weights alone, all of them at one point.
+    """`evaluate` for sums that differ in their row weights alone, all of them at one point.
 
     Objective, gradient and Hessians are linear in the weights, so that many problems cost one matrix product of
     their weights with what each row contributes.
@@ -192,29 +196,30 @@ def evaluate_at_one_point(problem: Problem, free: Array, rows: Rows = ALL) -> St
     Parameters
     ----------
     problem : Problem
-        With a (n,) target and (B, n) weights.
+        With a (n,) target and (B, n) weights, not coupled.
     free : (P,) float array
     rows : index
         Which of the problems.
     """
-    n_terms, n = problem.logs.shape
-    linear, size = n_terms + 1, 2 * n_terms + 1
+    n_terms, n = problem.n_terms, problem.logs.shape[1]
+    size = n_terms + 1 + len(problem.logs)
     unweighted = replace(problem, weights=None)
     parameters = problem.all_parameters(free[None])
     basis = basis_functions(problem, parameters)
     with np.errstate(all="ignore"):
-        predicted = _predicted(parameters, basis)
+        predicted = _predicted(problem, parameters, basis)
         _, first, second = _row_derivatives(unweighted, predicted, ALL)
         penalty = problem.objective.penalty(problem.objective.transform(predicted) - problem.target)
         reweighted = _row_weights(unweighted, predicted, ALL)
     slopes = _fill_slopes(problem, parameters, basis)[0]
     products = slopes[:, None] * slopes
     exact = products * second
-    k = np.arange(n_terms)
-    mixed = slopes[:n_terms] * problem.logs * first
-    exact[k, linear + k] -= mixed
-    exact[linear + k, k] -= mixed
-    exact[linear + k, linear + k] += parameters[0, :n_terms, None] * problem.logs * mixed
+    owners, j = problem.owners, np.arange(n_terms + 1, size)
+    mixed = slopes[owners] * problem.logs * first
+    exact[owners, j] -= mixed
+    exact[j, owners] -= mixed
+    left, right = problem.pairs
+    exact[j[left], j[right]] += parameters[0, owners[left], None] * problem.logs[right] * mixed[left]
     contributions = np.concatenate(
         [penalty, slopes * first, exact.reshape(size**2, n), (products * reweighted).reshape(size**2, n)]
     )
@@ -228,37 +233,82 @@ def evaluate_at_one_point(problem: Problem, free: Array, rows: Rows = ALL) -> St
     return State(points, np.where(np.isfinite(value[:, 0]), value[:, 0], np.inf), gradient, hessian, step)
 
 
-def _predicted(parameters: Array, basis: Array) -> Array:
-    linear = (basis.shape[1] + 1) // 2
-    predicted: Array = np.matmul(parameters[:, None, :linear], basis[:, :linear])[:, 0]
+def _predicted(problem: Problem, core: Array, basis: Array) -> Array:
+    """(B, n) predicted losses; of `basis`, dL/dD_k stands in the first K places then."""
+    if problem.unit is not None:
+        return raise_to_power(problem, core, basis)
+    linear = problem.n_terms + 1
+    predicted: Array = np.matmul(core[:, None, :linear], basis[:, :linear])[:, 0]
     return predicted
 
 
-def _fill_slopes(problem: Problem, parameters: Array, basis: Array) -> Array:
-    """Fill the derivatives of S by alpha, -c_k x_k u_k, into the last K places."""
-    n_terms = len(problem.logs)
-    np.multiply(basis[:, :n_terms], problem.logs, out=basis[:, n_terms + 1 :])
-    basis[:, n_terms + 1 :] *= -parameters[:, :n_terms, None]
+def _per_factor(problem: Problem, terms: Array) -> Array:
+    """(B, K, ...) numbers of the terms at each of their factors, (B, M, ...)."""
+    return terms[:, problem.owners] if problem.has_products else terms
+
+
+def _fill_slopes(problem: Problem, core: Array, basis: Array) -> Array:
+    """Fill the derivatives by the exponents, -D_k z_j dL/dD_k, into their places; `_predicted` was called before."""
+    n_terms = problem.n_terms
+    slopes = basis[:, n_terms + 1 : n_terms + 1 + len(problem.logs)]
+    np.multiply(_per_factor(problem, basis[:, :n_terms]), problem.logs, out=slopes)
+    slopes *= -_per_factor(problem, core[:, :n_terms, None])
     return basis
 
 
-def _contract(problem: Problem, basis: Array, weights: Array) -> Array:
-    return problem.free_matrix(weighted_products(basis, weights) / basis.shape[2])
+def _second_order(problem: Problem, core: Array, basis: Array, rows: Rows) -> tuple[Array, Array, Array, Array]:
+    """Predicted losses, objective, gradient and Hessian by the core's parameters; fills `basis` with dL by each."""
+    n_terms, n = problem.n_terms, problem.logs.shape[1]
+    predicted = _predicted(problem, core, basis)
+    value, first, second = _row_derivatives(problem, predicted, rows)
+    owners, j = problem.owners, np.arange(n_terms + 1, n_terms + 1 + len(problem.logs))
+    slopes = basis[:, n_terms + 1 : n_terms + 1 + len(problem.logs)]
+    np.multiply(_per_factor(problem, basis[:, :n_terms]), problem.logs, out=slopes)
+    mixed = np.matmul(slopes, first[:, :, None])[:, :, 0] / n
+    left, right = problem.pairs
+    of_pairs = (slopes[:, left], problem.logs[right]) if problem.has_products else (slopes, problem.logs)
+    pure = np.einsum("bkn,kn,bn->bk", *of_pairs, first, optimize=False) / n
+    slopes *= -_per_factor(problem, core[:, :n_terms, None])
+    gradient = np.matmul(basis, first[:, :, None])[:, :, 0] / n
+    full = weighted_products(basis, second) / n
+    full[:, owners, j] -= mixed
+    full[:, j, owners] -= mixed
+    full[:, j[left], j[right]] += core[:, owners[left]] * pure
+    if problem.unit is not None:
+        add_power_curvature(problem, core, predicted, basis, first, full)
+    return predicted, value, gradient, full
 
 
-def weighted_products(functions: Array, weights: Array) -> Array:
-    """(B, F, F) sums over rows of w_i f_i f_i', for (B, F, n) functions and (B, n) weights.
+def _free_derivatives(
+    problem: Problem, parameters: Array, core: Array, gradient: Array, full: Array
+) -> tuple[Array, Array]:
+    """Gradient and Hessian by the free parameters from those by the core's."""
+    if problem.unit is not None:
+        slopes = chart_slopes(problem, parameters, core)
+        full = slopes.transpose(0, 2, 1) @ full @ slopes + chart_curvature(problem, parameters, core, gradient)
+        gradient = np.matmul(gradient[:, None], slopes)[:, 0]
+    return problem.free_gradient(gradient), problem.free_matrix(full)
 
-    A few problems at a time: the weighted copies then stay in the cache, and in memory that is used again.
-    """
-    n_problems, n_functions, n = functions.shape
-    size = max(1, COPY_ELEMENTS // (n_functions * n))
-    products = np.empty((n_problems, n_functions, n_functions))
-    for first in range(0, n_problems, size):
-        some = slice(first, first + size)
-        copy = functions[some] * weights[some, None]
-        np.matmul(copy, functions[some].transpose(0, 2, 1), out=products[some])
-    return products
+
+def _contract(problem: Problem, parameters: Array, core: Array, basis: Array, weights: Array) -> Array:
+    """Weighted products of the derivatives of L by the free parameters, over n."""
+    matrix = weighted_products(basis, weights) / basis.shape[2]
+    if problem.unit is not None:
+        slopes = chart_slopes(problem, parameters, core)
+        matrix = slopes.transpose(0, 2, 1) @ matrix @ slopes
+    return problem.free_matrix(matrix)
+
+
+def _row_weights(problem: Problem, predicted: Array, rows: Rows) -> Array:
+    """Weight of each row in reweighted least squares, in the place of the second derivative of its penalty by S."""
+    target, weights = problem.of(rows)
+    objective = problem.objective
+    residuals = objective.transform(predicted) - target
+    reweighted = np.broadcast_to(objective.reweighting(residuals), residuals.shape)
+    if objective.log:
+        slope = 1.0 / predicted
+        reweighted = reweighted * (slope * slope)
+    return reweighted if weights is None else reweighted * weights
 
 
 def _row_derivatives(problem: Problem, predicted: Array, rows: Rows) -> tuple[Array, Array, Array]:

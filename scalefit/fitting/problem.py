@@ -1,4 +1,17 @@
-"""Least-squares problems of a power law, in the coordinates and with the constraints the solver works with."""
+"""Data, objective and constraints of least-squares problems, in the coordinates the solver works with.
+
+All parameters stand in the order (D_1..D_K, L0, a_1..a_M) for K terms of M factors, and for coupled terms p = 1/q
+after them. With z_j = ln of the j-th factor's column over its reference and k(j) the term of factor j, the law is
+
+    S_i = sum_k D_k exp(-sum_(j in k) a_j z_ji) + L0                                                  (1)
+
+for a sum, where D_k = c_k. For coupled terms D_k = (c_k / unit)^(1/p) and
+
+    S_i = sum_k D_k exp(-sum_(j in k) (a_j / p) z_ji),    L_i = L0 + unit S_i^p.                      (2)
+
+Equation (2) is solved in D_k since the derivative by c_k vanishes at c_k = 0 for q > 1, where every term that went to
+zero would look stationary. `unit`, of the size of the loss, keeps S near one, where S^p hardly feels p.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +30,33 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Problem:
-    """Data, objective and constraints of B least-squares problems that share their columns.
+    """B least-squares problems that share their columns.
 
     Parameters
     ----------
-    logs : (K, n) float array
-        ln(column / reference) of each term.
+    logs : (M, n) float array
+        z_j, ln(column / reference) of each factor.
+    owners : (M,) int array
+        k(j), the term of each factor, ascending.
     target : (n,) or (B, n) float array
         The objective's transform of the observed loss.
     objective : Objective
     weights : (n,) or (B, n) float array, optional
         Row weights; each problem's weights have mean one.
-    expand : (2K + 1, P) float array
-        All parameters (c_1..c_K, L0, alpha_1..alpha_K) are `offset + expand @ free`: 0/1 columns express ties,
-        rows of zeros fixed values. No column mixes beta with alpha, and those of beta come first.
-    offset : (2K + 1,) float array
+    expand : (K + 1 + M, P) float array, one row more for coupled terms
+        All parameters are `offset + expand @ free`: 0/1 columns express ties, rows of zeros fixed values. No column
+        mixes (D, L0) with the others, and those of (D, L0) come first.
+    offset : (K + 1 + M,) float array, one entry more for coupled terms
     lower, upper : (P,) float arrays
         Bounds of the free parameters, -inf and inf allowed.
+    unit : float or None
+        Of equation (2), nats per token; None where the terms are summed.
+    plain_terms : (K,) bool array
+        Terms of a coupled law whose coefficient stands as c_k itself, since the user fixed or bounded it.
     """
 
     logs: Array
+    owners: NDArray[np.intp]
     target: Array
     objective: Objective
     expand: Array
@@ -44,30 +64,57 @@ class Problem:
     lower: Array
     upper: Array
     weights: Array | None = None
+    unit: float | None = None
+    plain_terms: NDArray[np.bool_] | None = None
+
+    @cached_property
+    def n_terms(self) -> int:
+        """K."""
+        return int(self.owners[-1]) + 1
+
+    @cached_property
+    def has_products(self) -> bool:
+        """Whether a term has more than one factor."""
+        return len(self.owners) > self.n_terms
+
+    @cached_property
+    def firsts(self) -> NDArray[np.intp]:
+        """(K,) index of each term's first factor, for `np.add.reduceat`."""
+        return np.searchsorted(self.owners, np.arange(self.n_terms))
+
+    @cached_property
+    def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """All pairs of factors that belong to one term, each factor with itself among them."""
+        left, right = np.nonzero(self.owners[:, None] == self.owners)
+        return left, right
 
     @cached_property
     def n_linear(self) -> int:
-        """Number of free parameters among beta."""
-        return int(np.count_nonzero(self.expand[: len(self.logs) + 1].any(axis=0)))
+        """Number of free parameters among (D, L0)."""
+        return int(np.count_nonzero(self.expand[: self.n_terms + 1].any(axis=0)))
 
     @cached_property
     def mean_logs(self) -> Array:
-        """(K,) mean of each x_k; zero for terms written at the geometric mean of their column."""
+        """(M,) mean of each z_j; zero for factors written at the geometric mean of their column."""
         means: Array = self.logs.mean(axis=1)
         return np.where(np.abs(means) < 1e-9, 0.0, means)
 
     @cached_property
     def negligible(self) -> Array:
-        """(n_linear,) sizes of beta below which a term does not show: it may then go to zero in one step."""
+        """(n_linear,) sizes below which a term does not show: it may then go to zero in one step.
+
+        1e-10 of the loss is far below the noise of any training run, and far above rounding.
+        """
         loss = np.exp(self.target.mean()) if self.objective.log else np.abs(self.target).mean()
-        size: Array = 1e-10 * loss * np.exp(self.mean_logs @ self.expand[: len(self.logs), : self.n_linear])
+        means = self.per_term(self.mean_logs)
+        size: Array = 1e-10 * loss * np.exp(means @ self.expand[: self.n_terms, : self.n_linear])
         return size
 
     @cached_property
     def may_vanish(self) -> NDArray[np.bool_]:
-        """(n_linear,) which of beta may reach zero or below in one step: L0, and what has no positive bound."""
+        """(n_linear,) which of (D, L0) may reach zero or below in one step: L0, and what has no positive bound."""
         linear = self.n_linear
-        vanishing: NDArray[np.bool_] = (self.expand[len(self.logs), :linear] != 0) | (self.lower[:linear] < 0)
+        vanishing: NDArray[np.bool_] = (self.expand[self.n_terms, :linear] != 0) | (self.lower[:linear] < 0)
         return vanishing
 
     @cached_property
@@ -75,16 +122,27 @@ class Problem:
         """Whether the free parameters are all the parameters, in their order."""
         return self.expand.shape[0] == self.expand.shape[1] and bool((self.expand == np.eye(len(self.expand))).all())
 
+    def exponents(self, parameters: Array) -> Array:
+        """(B, M) columns of the exponents a among all parameters."""
+        first = self.n_terms + 1
+        return parameters[:, first : first + len(self.owners)]
+
+    def per_term(self, factors: Array, axis: int = -1) -> Array:
+        """Numbers of the M factors along an axis, added up to numbers of the K terms."""
+        if not self.has_products:
+            return factors
+        return np.asarray(np.add.reduceat(factors, self.firsts, axis=axis))
+
     def all_parameters(self, free: Array) -> Array:
-        """(B, P) free parameters to the (B, 2K + 1) parameters of the law."""
+        """(B, P) free parameters to all the parameters of the law."""
         return free if self.unconstrained else free @ self.expand.T + self.offset
 
     def free_gradient(self, gradient: Array) -> Array:
-        """(B, 2K + 1) derivatives by all parameters to (B, P) derivatives by the free ones."""
+        """Derivatives by all parameters to (B, P) derivatives by the free ones."""
         return gradient if self.unconstrained else gradient @ self.expand
 
     def free_matrix(self, matrix: Array) -> Array:
-        """(B, 2K + 1, 2K + 1) second derivatives by all parameters to (B, P, P) by the free ones."""
+        """Second derivatives by all parameters to (B, P, P) by the free ones."""
         return matrix if self.unconstrained else self.expand.T @ matrix @ self.expand
 
     def of(self, rows: NDArray[np.intp] | slice) -> tuple[Array, Array | None]:

@@ -20,14 +20,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.fitting.batched import hold, ridged, solve_each
+from scalefit.fitting.batched import hold, ridged, solve_each, weighted_products
 from scalefit.fitting.derivatives import (
     State,
     basis_functions,
     evaluate,
     evaluate_at_one_point,
     evaluate_on,
-    weighted_products,
 )
 from scalefit.fitting.problem import Problem
 
@@ -104,7 +103,7 @@ def solve(
         A problem that is not solved within `max_iterations` keeps the best point it reached.
     """
     size = max(1, min(POOL, POOL_ELEMENTS // problem.logs.shape[1]))
-    workspace = np.empty((min(size, len(starts)), 2 * len(problem.logs) + 1, problem.logs.shape[1]))
+    workspace = np.empty((min(size, len(starts)), len(problem.expand), problem.logs.shape[1]))
     final = _first_states(problem, np.clip(starts, problem.lower, problem.upper), workspace)
     n_problems = len(starts)
     iterations = np.zeros(n_problems, dtype=np.intp)
@@ -197,11 +196,11 @@ def _carry_beta(problem: Problem, old: Array, new: Array, step: Array) -> Array:
     A term keeps its size at the mean of x_k, which matters where x_k is not centred: there c_k is multiplied by
     exp(mean x_k times the change of alpha_k), and `step` is used for the rest of the change.
     """
-    n_terms, n_linear = len(problem.logs), problem.n_linear
+    n_terms, n_linear = problem.n_terms, problem.n_linear
     kept = beta = old[:, :n_linear]
     if problem.mean_logs.any():
         change = (new[:, n_linear:] - old[:, n_linear:]) @ problem.expand[n_terms + 1 :, n_linear:].T
-        drift = (change * problem.mean_logs) @ problem.expand[:n_terms, :n_linear]
+        drift = problem.per_term(change * problem.mean_logs) @ problem.expand[:n_terms, :n_linear]
         kept, step = beta * np.exp(drift), step - beta * drift
     floor = np.where(problem.may_vanish | (_FALL * kept < problem.negligible), -np.inf, _FALL * kept)
     floor = np.maximum(floor, problem.lower[:n_linear])
@@ -211,7 +210,7 @@ def _carry_beta(problem: Problem, old: Array, new: Array, step: Array) -> Array:
 
 def _refit(problem: Problem, free: Array, basis: Array, floor: Array, rows: NDArray[np.intp]) -> Array:
     """One reweighted least-squares solution for the linear parameters at fixed alpha, kept within bounds."""
-    linear, n_linear = len(problem.logs) + 1, problem.n_linear
+    linear, n_linear = problem.n_terms + 1, problem.n_linear
     beta, upper = free[:, :n_linear], problem.upper[:n_linear]
     units = basis[:, :linear]
     with np.errstate(all="ignore"):

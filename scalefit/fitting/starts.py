@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
-from scalefit.fitting.derivatives import COPY_ELEMENTS
+from scalefit.fitting.batched import BLOCK_ELEMENTS
 from scalefit.fitting.problem import Problem
 
 __all__ = ["check_seed", "draw_starts"]
@@ -70,8 +70,7 @@ def _ranges(lower: Array, upper: Array) -> tuple[Array, Array]:
 
 def _linear_fits(problem: Problem, alpha: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Free linear parameters at given free exponents, and whether none was clipped at zero."""
-    n_terms, n = problem.logs.shape
-    n_linear = problem.n_linear
+    n_terms, n, n_linear = problem.n_terms, problem.logs.shape[1], problem.n_linear
     free = np.concatenate([np.zeros((len(alpha), n_linear)), alpha], axis=1)
     full = problem.all_parameters(free)
     loss = np.exp(problem.target) if problem.objective.log else problem.target
@@ -79,11 +78,12 @@ def _linear_fits(problem: Problem, alpha: Array) -> tuple[Array, NDArray[np.bool
     if problem.weights is not None:
         scale = scale * np.sqrt(problem.weights)
     matrix, vector = np.empty((len(alpha), n_terms + 1, n_terms + 1)), np.empty((len(alpha), n_terms + 1))
-    size = max(1, COPY_ELEMENTS // ((n_terms + 1) * n))
+    size = max(1, BLOCK_ELEMENTS // ((n_terms + 1) * n))
     for first in range(0, len(alpha), size):
         some = slice(first, first + size)
         units = np.ones((len(full[some]), n_terms + 1, n))
-        np.exp(-full[some, n_terms + 1 :, None] * problem.logs, out=units[:, :n_terms])
+        factors = -full[some, n_terms + 1 :, None] * problem.logs
+        np.exp(problem.per_term(factors, axis=1), out=units[:, :n_terms])
         units *= scale
         np.matmul(units, units.transpose(0, 2, 1), out=matrix[some])
         np.matmul(units, loss * scale, out=vector[some])

@@ -1,17 +1,15 @@
-"""Scaling laws: sums of power terms in the columns of a table, plus an irreducible loss.
+"""Scaling laws: terms of columns, how they are joined, and an irreducible loss.
 
-    L(x) = sum_k c_k / (x_k - s_k)^alpha_k + L0                                                (1)
+    L(x) = L0 + [ sum_k T_k^q ]^(1/q),    T_k = c_k prod_j (x_j - s_j)^-alpha_j                (1)
 
-With columns width m, depth l and tokens D this is the decomposed law
-
-    L(m, l, D) = c_m / m^alpha_m + c_l / l^alpha_l + c_D / D^alpha_D + L0,
-
-the generalisation of Hoffmann et al. (2022), equation 2, to width and depth.
+The k-th term is a power of one column or a product of several. Joined with q = 1 the terms add up, which is the
+decomposed law c_m / m^alpha_m + c_l / l^alpha_l + c_D / D^alpha_D + L0 of width m, depth l and tokens D, Hoffmann et
+al. (2022), equation 2, carried to width and depth. The larger q, the more the largest term alone decides. What a term
+is by itself, c_k and alpha_j, does not depend on q.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ from scalefit.expressions import reference
 from scalefit.laws.parameter import Kind, Parameter
 from scalefit.numbers import show_number
 
-__all__ = ["DEFAULT_LAW", "Law", "PowerTerm", "power_term", "power_term_gradient"]
+__all__ = ["DEFAULT_LAW", "Columns", "Law", "PowerTerm", "Product", "power_term"]
 
 Array = NDArray[np.float64]
 
@@ -34,9 +32,6 @@ Columns = Any
 """Anything with columns by name: a mapping, a Runs, a pandas DataFrame."""
 
 DEFAULT_LAW = "width+depth+tokens"
-
-_NAME = r"[A-Za-z_][A-Za-z0-9_.]*"
-_TERM = re.compile(rf"\(?\s*({_NAME})\s*(?:([+-])\s*([0-9.eE]+(?:[eE][+-]?[0-9]+)?))?\s*\)?")
 
 
 def power_term(x: ArrayLike, c: float, alpha: float) -> Array:
@@ -55,16 +50,9 @@ def power_term(x: ArrayLike, c: float, alpha: float) -> Array:
     return value
 
 
-def power_term_gradient(x: ArrayLike, c: float, alpha: float) -> tuple[Array, Array]:
-    """Derivatives of `power_term` with respect to c and alpha: x^-alpha and -c x^-alpha ln x."""
-    x = np.asarray(x, dtype=np.float64)
-    unit = power_term(x, 1.0, alpha)
-    return unit, -c * unit * np.log(x)
-
-
 @dataclass(frozen=True)
 class PowerTerm:
-    """The term c / (column - shift)^alpha.
+    """The power 1 / (column - shift)^alpha: a term of its own, or a factor of a `Product`.
 
     Parameters
     ----------
@@ -78,13 +66,23 @@ class PowerTerm:
     shift: float = 0.0
 
     @property
+    def factors(self) -> tuple[PowerTerm, ...]:
+        """The powers that the term multiplies: itself alone."""
+        return (self,)
+
+    @property
+    def name(self) -> str:
+        """What the term is called in tables: its column."""
+        return self.column
+
+    @property
     def coefficient(self) -> str:
-        """Name of the term's coefficient, `c_<column>`."""
+        """Name of the coefficient of a term of its own, `c_<column>`."""
         return f"c_{self.column}"
 
     @property
     def exponent(self) -> str:
-        """Name of the term's exponent, `alpha_<column>`."""
+        """Name of the exponent, `alpha_<column>`."""
         return f"alpha_{self.column}"
 
     def __str__(self) -> str:
@@ -115,66 +113,117 @@ class PowerTerm:
 
 
 @dataclass(frozen=True)
+class Product:
+    """The term c / (x_1^alpha_1 x_2^alpha_2 ...), written `width*depth`.
+
+    Parameters
+    ----------
+    factors : tuple of PowerTerm
+        Two or more.
+    """
+
+    factors: tuple[PowerTerm, ...]
+
+    @property
+    def name(self) -> str:
+        """Its columns joined by `*`."""
+        return "*".join(factor.column for factor in self.factors)
+
+    @property
+    def coefficient(self) -> str:
+        """Name of the coefficient, `c_<column>_<column>`."""
+        return "c_" + "_".join(factor.column for factor in self.factors)
+
+    def __str__(self) -> str:
+        return "*".join(map(str, self.factors))
+
+
+Term = PowerTerm | Product
+
+
+@dataclass(frozen=True)
 class Law:
-    """Equation (1): power terms and whether there is an irreducible loss.
+    """Equation (1): terms, how they are joined, and whether there is an irreducible loss.
+
+    Parameters
+    ----------
+    terms : tuple of PowerTerm or Product
+    irreducible : bool
+        Whether L0 is a parameter; without it L0 = 0.
+    coupling : str or None
+        None for a sum (q = 1), ``"q"`` for a parameter of this name, or the name of an exponent alpha: then q is
+        1 / alpha, as in Kaplan et al. (2020).
 
     Examples
     --------
     >>> law = Law.parse("width+(depth-2)+tokens")
     >>> law.parameter_names
     ('c_width', 'alpha_width', 'c_depth', 'alpha_depth', 'c_tokens', 'alpha_tokens', 'L0')
-    >>> str(Law.parse("depth+0"))
-    'depth+0'
+    >>> Law.parse("(width*depth+tokens)^q+0").parameter_names
+    ('c_width_depth', 'alpha_width', 'alpha_depth', 'c_tokens', 'alpha_tokens', 'q')
+    >>> str(Law.parse("kaplan"))
+    '(params+tokens)^(1/alpha_tokens)+0'
     """
 
-    terms: tuple[PowerTerm, ...]
+    terms: tuple[Term, ...]
     irreducible: bool = True
+    coupling: str | None = None
 
     @classmethod
     def parse(cls, text: str | Law) -> Law:
-        """Read a law from columns joined by `+`; a final `+0` leaves out the irreducible loss.
+        """Read a law by its formula or by a name that `scalefit laws` lists.
+
+        Terms are joined by `+`, columns of one term by `*`; `( ... )^q` couples the terms, and a final `+0` leaves out
+        the irreducible loss.
 
         Raises
         ------
         OptionError
-            If the text is not a sum of columns or a column occurs twice.
+            If the text is no such formula or a column occurs twice.
         """
         if isinstance(text, Law):
             return text
-        parts = [part.strip() for part in re.split(r"\+(?![^(]*\))", text)]
-        irreducible = parts[-1] != "0"
-        terms = tuple(_parse_term(part, text) for part in (parts if irreducible else parts[:-1]))
-        columns = [term.column for term in terms]
-        for column in columns:
-            if columns.count(column) > 1:
-                raise OptionError(f"law {text!r} names the column {column!r} twice; each column has one term")
-        if "loss" in columns:
-            raise OptionError(f"law {text!r} explains the loss by the loss; name other columns")
-        if not terms:
-            raise OptionError(f"law {text!r} has no term; write one such as {DEFAULT_LAW}")
-        return cls(terms, irreducible)
+        from scalefit.laws.notation import read_law  # notation builds laws: it stands above this module
+
+        return read_law(text)
 
     def __str__(self) -> str:
-        return "+".join(map(str, self.terms)) + ("" if self.irreducible else "+0")
+        terms = "+".join(map(str, self.terms))
+        if self.coupling is not None:
+            terms = f"({terms})^" + ("q" if self.coupling == "q" else f"(1/{self.coupling})")
+        return terms + ("" if self.irreducible else "+0")
+
+    @cached_property
+    def factors(self) -> tuple[PowerTerm, ...]:
+        """The powers of all terms, one after the other."""
+        return tuple(factor for term in self.terms for factor in term.factors)
+
+    @property
+    def owners(self) -> tuple[int, ...]:
+        """Index of the term that each of `factors` belongs to."""
+        return tuple(k for k, term in enumerate(self.terms) for _ in term.factors)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns the law needs, in order."""
-        return tuple(term.column for term in self.terms)
+        return tuple(factor.column for factor in self.factors)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """In reporting order: coefficient and exponent of each term, then the floor L0."""
-        pairs = [
-            Parameter(name, kind, k, term.column)
-            for k, term in enumerate(self.terms)
-            for name, kind in ((term.coefficient, Kind.COEFFICIENT), (term.exponent, Kind.EXPONENT))
-        ]
-        return (*pairs, Parameter("L0", Kind.FLOOR)) if self.irreducible else tuple(pairs)
+        """In reporting order: coefficient and exponents of each term, the coupling q, the floor L0."""
+        found = []
+        for k, term in enumerate(self.terms):
+            found.append(Parameter(term.coefficient, Kind.COEFFICIENT, k, term.name))
+            found += [Parameter(factor.exponent, Kind.EXPONENT, k, factor.column) for factor in term.factors]
+        if self.coupling == "q":
+            found.append(Parameter("q", Kind.COUPLING))
+        if self.irreducible:
+            found.append(Parameter("L0", Kind.FLOOR))
+        return tuple(found)
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """Names in reporting order: c and alpha of each term, then L0."""
+        """Names of `parameters`."""
         return tuple(parameter.name for parameter in self.parameters)
 
     def parameter(self, name: str) -> Parameter:
@@ -190,11 +239,28 @@ class Law:
                 return parameter
         raise OptionError(f"the law {self} has no parameter {name!r}; it has {', '.join(self.parameter_names)}")
 
+    def q(self, params: Mapping[str, float]) -> float:
+        """The coupling exponent of equation (1); 1 for a sum."""
+        if self.coupling is None:
+            return 1.0
+        return params["q"] if self.coupling == "q" else 1.0 / params[self.coupling]
+
     def term_values(self, columns: Columns, params: Mapping[str, float]) -> dict[str, Array]:
-        """Each term's share of the loss by column name, nats per token."""
-        return {
-            t.column: power_term(t.argument(columns), params[t.coefficient], params[t.exponent]) for t in self.terms
-        }
+        """T_k of every row by the terms' names, nats per token: what each term would be by itself."""
+        values = {}
+        for term in self.terms:
+            first, *others = term.factors
+            value = power_term(first.argument(columns), params[term.coefficient], params[first.exponent])
+            for factor in others:
+                value = value * power_term(factor.argument(columns), 1.0, params[factor.exponent])
+            values[term.name] = value
+        return values
+
+    def shares(self, columns: Columns, params: Mapping[str, float]) -> Array:
+        """(K, n_rows) share T_k^q / sum T^q of each term in the reducible loss; 0 where there is none."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            powers = self._relative_terms(columns, params)[0] ** self.q(params)
+            return np.nan_to_num(powers / powers.sum(axis=0))
 
     def predict(self, columns: Columns, params: Mapping[str, float]) -> Array:
         """L(x) of equation (1).
@@ -216,33 +282,42 @@ class Law:
         DataError
             If a column is missing or not positive after its shift.
         """
-        total: Array = sum(self.term_values(columns, params).values(), start=np.zeros(()))
+        if self.coupling is None:
+            total: Array = sum(self.term_values(columns, params).values(), start=np.zeros(()))
+        else:
+            relative, largest = self._relative_terms(columns, params)
+            q = self.q(params)
+            total = largest * (relative**q).sum(axis=0) ** (1 / q)
         return total + params["L0"] if self.irreducible else total
 
+    def _relative_terms(self, columns: Columns, params: Mapping[str, float]) -> tuple[Array, Array]:
+        """(K, n) terms over the largest of each row, which keeps their powers finite, and (n,) the largest."""
+        terms = np.stack(np.broadcast_arrays(*self.term_values(columns, params).values()))
+        largest = terms.max(axis=0)
+        return np.divide(terms, largest, out=np.zeros_like(terms), where=largest > 0), largest
+
     def jacobian(self, columns: Columns, params: Mapping[str, float]) -> Array:
-        """Derivatives of `predict` by the parameters: an (n_rows, n_parameters) float array."""
-        parts = [
-            derivative
-            for t in self.terms
-            for derivative in power_term_gradient(t.argument(columns), params[t.coefficient], params[t.exponent])
-        ]
-        if self.irreducible:
-            parts.append(np.ones_like(parts[0]))
-        return np.stack(parts, axis=-1)
+        """Derivatives of `predict` by the parameters: an (n_rows, n_parameters) float array.
 
-
-def _parse_term(part: str, law: str) -> PowerTerm:
-    match = _TERM.fullmatch(part)
-    if match is None or part.startswith("(") != part.endswith(")"):
-        raise OptionError(
-            f"law {law!r}: {part!r} is not a column or a shifted column; "
-            "write for example width+depth+tokens, params+tokens, width+(depth-2) or depth+0 (no L0)"
-        )
-    column, sign, shift = match.groups()
-    if shift is None:
-        return PowerTerm(column)
-    try:
-        value = float(shift)
-    except ValueError:
-        raise OptionError(f"law {law!r}: the shift {shift!r} of {column} is not a number") from None
-    return PowerTerm(column, value if sign == "-" else -value)
+        With R the reducible loss and w_k the shares, dL/dT_k = (T_k / R)^(q - 1), dT_k/dc_k = T_k / c_k,
+        dT_k/dalpha_j = -T_k ln x_j and dL/dq = (R / q) (sum_k w_k ln T_k - ln R).
+        """
+        units = self.term_values(columns, {**params, **{term.coefficient: 1.0 for term in self.terms}})
+        values = [params[term.coefficient] * units[term.name] for term in self.terms]
+        slopes, by_q = [1.0] * len(values), np.zeros_like(values[0])
+        if self.coupling is not None:
+            q, shares = self.q(params), self.shares(columns, params)
+            reducible = self.predict(columns, {**params, "L0": 0.0})
+            with np.errstate(divide="ignore", invalid="ignore"):
+                slopes = [(value / reducible) ** (q - 1) for value in values]
+                logarithms = np.where(shares > 0, np.log(values), 0.0)
+            by_q = reducible / q * ((shares * logarithms).sum(axis=0) - np.log(reducible))
+        derivatives: dict[str, Array] = {"q": by_q, "L0": np.ones_like(values[0])}
+        for term, value, slope in zip(self.terms, values, slopes, strict=True):
+            derivatives[term.coefficient] = slope * units[term.name]
+            for factor in term.factors:
+                derivatives[factor.exponent] = -slope * value * np.log(factor.argument(columns))
+        if self.coupling is not None and self.coupling != "q":
+            # q = 1 / alpha, so that dq / dalpha = -q^2.
+            derivatives[self.coupling] = derivatives[self.coupling] - self.q(params) ** 2 * by_q
+        return np.stack([derivatives[name] for name in self.parameter_names], axis=-1)

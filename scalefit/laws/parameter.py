@@ -13,13 +13,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EXPONENT_BOUNDS", "Bounds", "Kind", "Parameter"]
+__all__ = ["COUPLING_BOUNDS", "EXPONENT_BOUNDS", "Bounds", "Kind", "Parameter"]
 
 Bounds = tuple[float, float]
 FloatOrArray = TypeVar("FloatOrArray", float, NDArray[np.float64])
 
 EXPONENT_BOUNDS: Bounds = (1e-3, 10.0)
 """An exponent below the first is a logarithm, above the second a step; a fit that ends there says so."""
+
+COUPLING_BOUNDS: Bounds = (0.3, 8.0)
+"""Below the first the law is larger than any sum of its terms by orders, above the second it is its largest term."""
 
 
 class Kind(StrEnum):
@@ -28,6 +31,7 @@ class Kind(StrEnum):
     COEFFICIENT = "coefficient"
     EXPONENT = "exponent"
     FLOOR = "floor"
+    COUPLING = "coupling"
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Parameter:
     term : int or None
         Index of its term in `Law.terms`; None for what belongs to no term, such as the floor.
     column : str or None
-        The column that it scales or raises to a power.
+        The column that an exponent belongs to, the name of the term that a coefficient scales.
     """
 
     name: str
@@ -66,13 +70,20 @@ class Parameter:
         return self.kind is Kind.FLOOR
 
     @property
+    def is_coupling(self) -> bool:
+        """Whether it is the exponent q that joins the terms."""
+        return self.kind is Kind.COUPLING
+
+    @property
     def in_logs(self) -> bool:
         """Whether errors and intervals are formed for ln of it, where the estimator is nearly normal."""
-        return self.is_coefficient
+        return self.is_coefficient or self.is_coupling
 
     @property
     def natural_bounds(self) -> Bounds:
-        """Bounds where nobody constrained it: exponents in `EXPONENT_BOUNDS`, the rest from 0 up."""
+        """Bounds where nobody constrained it: `EXPONENT_BOUNDS`, `COUPLING_BOUNDS`, and from 0 up for the rest."""
+        if self.is_coupling:
+            return COUPLING_BOUNDS
         return EXPONENT_BOUNDS if self.is_exponent else (0.0, math.inf)
 
     def inner(self, value: FloatOrArray) -> FloatOrArray:
