@@ -208,9 +208,11 @@ def centre(
             offset[i] = fixed[target]
         else:
             expand[i, free_names.index(target)] = 1.0
-    limits = [constraints.limits(law.parameter(name)) for name in free_names]
-    limits = [(1 / high, 1 / low) if name == "q" else (low, high) for name, (low, high) in zip(free_names, limits)]
-    lower, upper = np.array(limits).reshape(-1, 2).T
+    limits = {name: constraints.limits(law.parameter(name)) for name in free_names}
+    if "q" in limits:
+        lowest, highest = limits["q"]
+        limits["q"] = (1.0 / highest, 1.0 / lowest)
+    lower, upper = np.array(list(limits.values())).reshape(-1, 2).T
     loss = np.asarray(columns["loss"], dtype=np.float64)
     problem = Problem(
         logs=logs - log_references[:, None],

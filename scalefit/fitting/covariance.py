@@ -265,7 +265,8 @@ class Optimum:
         Infinite at a coefficient of zero.
         """
         problem, k = self.centred.problem, self.centred.free_terms[j]
-        gradient = -problem.mean_logs[k] * problem.expand[len(problem.logs) + 1 + k]
+        factors = np.flatnonzero(problem.owners == k)
+        gradient = -problem.mean_logs[factors] @ problem.expand[problem.n_terms + 1 + factors]
         with np.errstate(divide="ignore"):
             gradient[j] = 1.0 / self.free[j]
         return np.asarray(gradient)

@@ -37,7 +37,8 @@ __all__ = [
     "evaluate_on",
     "gauss_newton",
     "jacobian",
-    "local_models",
+    "LocalModel",
+    "local_model",
     "predict",
 ]
 
@@ -111,22 +112,59 @@ def evaluate_on(problem: Problem, free: Array, basis: Array, rows: Rows) -> Stat
         def semidefinite(some: NDArray[np.bool_]) -> Array:
             reweighted = _row_weights(problem, predicted[some], _some(rows, some))
             functions = basis if some.all() else basis[some]
-            return _contract(problem, parameters[some], core[some], functions, reweighted)
+            products = weighted_products(functions, reweighted) / basis.shape[2]
+            return _free_normal(problem, parameters[some], core[some], products)
 
         step = _step(problem, (free, gradient, hessian), semidefinite)
     return State(free, value, gradient, hessian, step)
 
 
-def local_models(problem: Problem, free: Array, rows: Rows = ALL) -> tuple[State, Array]:
-    """`evaluate` with steps of zero, and the (B, P, P) Gauss-Newton matrices at the same points."""
+@dataclass(frozen=True)
+class LocalModel:
+    """Objective and derivatives at B points, with both forms of the second ones.
+
+    Attributes
+    ----------
+    free, gradient : (B, P) float array
+    value : (B,) float array
+    hessian, normal : (B, P, P) float array
+        Exact second derivatives, and J' W J / n.
+    centres : (B, M) float array
+        Mean of each z_j over the rows, weighted by what they tell of the size of its term: where D_k and a_j are
+        uncorrelated. In terms of J' W J by the core's parameters, -N[D_k, a_j] / (D_k N[D_k, D_k]).
+    """
+
+    free: Array
+    value: Array
+    gradient: Array
+    hessian: Array
+    normal: Array
+    centres: Array
+
+    def where(self, index: NDArray[Any]) -> LocalModel:
+        """Some of the points."""
+        return LocalModel(*(getattr(self, f.name)[index] for f in fields(self)))
+
+    def update(self, index: NDArray[Any], other: LocalModel) -> None:
+        """Overwrite the points at `index` with those of `other`."""
+        for f in fields(self):
+            getattr(self, f.name)[index] = getattr(other, f.name)
+
+
+def local_model(problem: Problem, free: Array, rows: Rows = ALL) -> LocalModel:
+    """Expand the objective to second order at B points, which belong to the problems `rows`."""
     parameters = problem.all_parameters(free)
     core = core_parameters(problem, parameters)
     basis = basis_functions(problem, parameters)
     with np.errstate(all="ignore"):
         predicted, value, gradient, full = _second_order(problem, core, basis, rows)
         gradient, hessian = _free_derivatives(problem, parameters, core, gradient, full)
-        normal = _contract(problem, parameters, core, basis, _row_weights(problem, predicted, rows))
-    return State(free, value, gradient, hessian, np.zeros_like(free)), normal
+        products = weighted_products(basis, _row_weights(problem, predicted, rows)) / basis.shape[2]
+        owners, j = problem.owners, problem.n_terms + 1 + np.arange(len(problem.logs))
+        centres = -products[:, owners, j] / (core[:, owners] * products[:, owners, owners])
+        centres = np.where(np.isfinite(centres), centres, problem.mean_logs)
+        normal = _free_normal(problem, parameters, core, products)
+    return LocalModel(free, value, gradient, hessian, normal, centres)
 
 
 def predict(problem: Problem, free: Array) -> Array:
@@ -167,7 +205,8 @@ def gauss_newton(problem: Problem, free: Array, rows: Rows = ALL) -> Array:
     basis = basis_functions(problem, parameters)
     with np.errstate(all="ignore"):
         reweighted = _row_weights(problem, _predicted(problem, core, basis), rows)
-        return _contract(problem, parameters, core, _fill_slopes(problem, core, basis), reweighted)
+        products = weighted_products(_fill_slopes(problem, core, basis), reweighted) / basis.shape[2]
+    return _free_normal(problem, parameters, core, products)
 
 
 def basis_functions(problem: Problem, parameters: Array, workspace: Array | None = None) -> Array:
@@ -290,13 +329,12 @@ def _free_derivatives(
     return problem.free_gradient(gradient), problem.free_matrix(full)
 
 
-def _contract(problem: Problem, parameters: Array, core: Array, basis: Array, weights: Array) -> Array:
-    """Weighted products of the derivatives of L by the free parameters, over n."""
-    matrix = weighted_products(basis, weights) / basis.shape[2]
+def _free_normal(problem: Problem, parameters: Array, core: Array, products: Array) -> Array:
+    """Products of the derivatives of L by the free parameters, from those by the core's."""
     if problem.unit is not None:
         slopes = chart_slopes(problem, parameters, core)
-        matrix = slopes.transpose(0, 2, 1) @ matrix @ slopes
-    return problem.free_matrix(matrix)
+        products = slopes.transpose(0, 2, 1) @ products @ slopes
+    return problem.free_matrix(products)
 
 
 def _row_weights(problem: Problem, predicted: Array, rows: Rows) -> Array:

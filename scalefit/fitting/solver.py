@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.fitting.batched import hold, ridged, solve_each, weighted_products
+from scalefit.fitting.damped import solve_damped
 from scalefit.fitting.derivatives import (
     State,
     basis_functions,
@@ -36,6 +37,9 @@ Array = NDArray[np.float64]
 
 TOLERANCE = 1e-13
 """A problem is solved when the next step promises less than this share of the objective."""
+
+QUICK_ITERATIONS = 30
+"""Newton's steps with refits arrive within about ten; what has not by then is in the basin of something difficult."""
 
 POOL = 64
 POOL_ELEMENTS = 400_000
@@ -102,15 +106,47 @@ def solve(
     Solution
         A problem that is not solved within `max_iterations` keeps the best point it reached.
     """
+    starts = np.clip(starts, problem.lower, problem.upper)
+    floor = _ROUNDING**2 * max(1.0, float(np.mean(problem.target**2)))
+    quick = problem.unit is None
+    if quick:
+        solution = _solve_quickly(problem, starts, min(max_iterations, QUICK_ITERATIONS), (tolerance, floor), exact)
+    else:
+        solution = Solution(
+            _empty_state(starts), np.zeros(len(starts), dtype=bool), np.zeros(len(starts), dtype=np.intp)
+        )
+    rest = np.flatnonzero(~solution.converged) if not quick or max_iterations > QUICK_ITERATIONS else np.arange(0)
+    size = max(1, min(POOL, POOL_ELEMENTS // problem.logs.shape[1]))
+    for first in range(0, len(rest), size):
+        rows = rest[first : first + size]
+        model, converged, iterations = solve_damped(
+            problem, solution.state.free[rows], rows, max_iterations, tolerance, floor
+        )
+        state = State(model.free, model.value, model.gradient, model.hessian, np.zeros_like(model.free))
+        solution.state.update(rows, state)
+        solution.converged[rows] = converged
+        solution.iterations[rows] += iterations
+    return solution
+
+
+def _empty_state(starts: Array) -> State:
+    n, p = starts.shape
+    return State(starts.copy(), np.full(n, np.inf), np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p)))
+
+
+def _solve_quickly(
+    problem: Problem, starts: Array, max_iterations: int, precision: tuple[float, float], exact: bool
+) -> Solution:
+    """Newton's steps with refits; `precision` is the tolerance and the objective that is rounding."""
+    tolerance, floor = precision
     size = max(1, min(POOL, POOL_ELEMENTS // problem.logs.shape[1]))
     workspace = np.empty((min(size, len(starts)), len(problem.expand), problem.logs.shape[1]))
-    final = _first_states(problem, np.clip(starts, problem.lower, problem.upper), workspace)
+    final = _first_states(problem, starts, workspace)
     n_problems = len(starts)
     iterations = np.zeros(n_problems, dtype=np.intp)
     converged = np.zeros(n_problems, dtype=bool)
     step_size = np.ones(n_problems)
     may_refit = np.ones(n_problems, dtype=bool)
-    floor = _ROUNDING**2 * max(1.0, float(np.mean(problem.target**2)))
     pool, waiting = np.arange(0), 0
     while True:
         joining = np.arange(waiting, min(n_problems, waiting + size - len(pool)))
