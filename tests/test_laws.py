@@ -37,7 +37,9 @@ def test_notation(text: str, columns: tuple[str, ...], shifts: tuple[float, ...]
     assert Law.parse(str(law)) == law
 
 
-@pytest.mark.parametrize("text", ["", "0", "width+", "width+width", "width*", "(width)^q", "(depth-x)", "(depth-2", "2depth"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "width+", "width+width", "width*", "(width)^q", "(depth-x)", "(depth-2", "2depth"]
+)
 def test_malformed_notation_is_refused(text: str) -> None:
     with pytest.raises(OptionError, match="law"):
         Law.parse(text)

@@ -119,7 +119,11 @@ def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: floa
 def _free_point(table: CentredLaw, fit: Fit) -> tuple[Array, tuple[str, ...]]:
     """The free parameters of the centred law at the fit, and the columns of terms that had to be assumed."""
     open_at_bound = {n for n in fit.limits if fit.verdicts[n] is Verdict.NOT_DETERMINED}
-    assumed = tuple(t.column for t in fit.law.terms if fit.params[t.coefficient] == 0 or t.exponent in open_at_bound)
+    assumed = tuple(
+        t.column
+        for t in fit.law.factors
+        if fit.params[fit.law.term_of(t).coefficient] == 0 or t.exponent in open_at_bound
+    )
     free = table.free(fit.params)
     for j, parameter in enumerate(table.free_parameters):
         if parameter.column in assumed:
@@ -140,7 +144,7 @@ def _gradient(table: CentredLaw, quantity: Quantity, free: Array) -> Array:
 
 def _on_candidates(table: CentredLaw, candidates: Candidates) -> Problem:
     """The problem's law at the candidates in place of the table's rows."""
-    logs = np.log(np.stack([term.argument(candidates.columns) for term in table.law.terms]))
+    logs = np.log(np.stack([factor.argument(candidates.columns) for factor in table.law.factors]))
     target = np.zeros(len(candidates))
     return replace(table.problem, logs=logs - table.log_references[:, None], target=target, weights=None)
 

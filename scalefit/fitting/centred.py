@@ -102,7 +102,7 @@ class CentredLaw:
         alphas = problem.exponents(problem.all_parameters(np.atleast_2d(free)))
         falls = problem.per_term(alphas * problem.mean_logs)[:, terms]
         sizes = free[..., : len(terms)] * np.exp(-falls).reshape(*free.shape[:-1], -1)
-        smallest = VANISHED * (self.smallest_loss if problem.unit is None else 1.0)
+        smallest = VANISHED * (1.0 if problem.coupled else self.smallest_loss)
         found = np.zeros(free.shape, dtype=np.bool_)
         found[..., : len(terms)] = (problem.lower[: len(terms)] == 0) & (sizes < smallest)
         return found
@@ -111,7 +111,7 @@ class CentredLaw:
         """Parameters of the law in plain units, in the order of its names: (P,) to (n,), or (B, P) to (B, n)."""
         problem, n_terms = self.problem, len(self.law.terms)
         full = problem.all_parameters(np.atleast_2d(free)).copy()
-        if problem.unit is not None:
+        if problem.coupled:
             sizes, p = full[:, :n_terms], full[:, -1:]
             full[:, :n_terms] = np.where(problem.plain_terms, sizes, problem.unit * sizes**p)
             full[:, -1:] = 1.0 / p
@@ -129,7 +129,7 @@ class CentredLaw:
         shifts = np.exp(problem.per_term(exponents * self.log_references))
         for k, term in enumerate(self.law.terms):
             values[term.coefficient] /= shifts[k]
-            if problem.unit is not None and problem.plain_terms is not None and not problem.plain_terms[k]:
+            if problem.coupled and not problem.plain_terms[k]:
                 values[term.coefficient] = (values[term.coefficient] / problem.unit) ** self.law.q(params)
         if "q" in self.law.parameter_names:
             values["q"] = 1.0 / values["q"]
@@ -152,7 +152,7 @@ class CentredLaw:
         expand, rows = problem.expand, problem.expand.copy()
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = np.where(rows[:n_terms] != 0, rows[:n_terms] / full[:n_terms, None], 0.0)
-            if problem.unit is not None:
+            if problem.coupled:
                 raised = full[-1] * relative + np.log(full[:n_terms, None]) * expand[-1]
                 plain = np.asarray(problem.plain_terms)
                 relative = np.where(plain[:, None], relative, raised)
@@ -224,7 +224,8 @@ def centre(
         lower=lower,
         upper=upper,
         weights=None if weights is None else weights / weights.mean(),
-        unit=None if law.coupling is None else float(np.exp(np.log(loss).mean())),
+        coupled=law.coupling is not None,
+        unit=float(np.exp(np.log(loss).mean())),
         plain_terms=plain_terms,
     )
     return CentredLaw(law, log_references, problem, free_names, float(np.min(columns["loss"])))

@@ -28,14 +28,13 @@ SMALLEST_SUM = 1e-300
 
 def core_parameters(problem: Problem, parameters: Array) -> Array:
     """Equation (1)'s parameters from all the parameters of the law, at B points; the same for a sum."""
-    if problem.unit is None:
+    if not problem.coupled:
         return parameters
     first = problem.n_terms + 1
     core, p = parameters.copy(), parameters[:, -1:]
     core[:, first:-1] /= p
-    plain = problem.plain_terms
-    if plain is not None and plain.any():
-        chosen = np.flatnonzero(plain)
+    if problem.plain_terms.any():
+        chosen = np.flatnonzero(problem.plain_terms)
         core[:, chosen] = np.maximum(core[:, chosen] / problem.unit, 0.0) ** (1.0 / p)
     return core
 
@@ -47,7 +46,7 @@ def chart_slopes(problem: Problem, parameters: Array, core: Array) -> Array:
     p, j = parameters[:, -1:], np.arange(first, size - 1)
     slopes[:, j, j] = 1.0 / p
     slopes[:, j, -1] = -core[:, j] / p
-    for k in _plain(problem):
+    for k in np.flatnonzero(problem.plain_terms):
         c, d = parameters[:, k], core[:, k]
         slopes[:, k, k] = _ratio(d, c) / p[:, 0]
         slopes[:, k, -1] = -_times_log(d) / p[:, 0]
@@ -62,7 +61,7 @@ def chart_curvature(problem: Problem, parameters: Array, core: Array, gradient: 
     curvature[:, j, -1] = curvature[:, -1, j] = -gradient[:, j] / p**2
     curvature[:, -1, -1] = np.sum(2 * gradient[:, j] * core[:, j] / p**2, axis=1)
     e = 1.0 / p[:, 0]
-    for k in _plain(problem):
+    for k in np.flatnonzero(problem.plain_terms):
         # D = C^e with C = c / unit: with ln D = e ln C, every derivative is D over a power of c times one of ln D.
         c, d = parameters[:, k], core[:, k]
         logarithm, over_c = _times_log(d), _ratio(d, c)
@@ -102,11 +101,6 @@ def add_power_curvature(
     full[:, terms, -1] += across
     full[:, -1, terms] += across
     full[:, -1, -1] += np.einsum("bn,bn,bn->b", basis[:, -1], log_sums, first) / n
-
-
-def _plain(problem: Problem) -> NDArray[np.intp]:
-    """Terms whose coefficient stands as c_k itself."""
-    return np.flatnonzero(problem.plain_terms) if problem.plain_terms is not None else np.arange(0)
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:

@@ -236,6 +236,9 @@ class Optimum:
             inside[j] = True
             error = float(np.sqrt(self._inverse(self.information, inside)[j, j] * self.scores.variance))
             limit = float(self.free[j]) + (1.0 if self.free[j] <= bounds[0] else -1.0) * quantile * error
+            if parameter.is_coupling:
+                limits[parameter.name] = 1.0 / min(max(limit, bounds[0]), bounds[1])
+                continue
             highest = min(bounds[1], self.centred.smallest_loss if parameter.is_floor else np.inf)
             limits[parameter.name] = min(max(limit, bounds[0]), highest)
         return limits

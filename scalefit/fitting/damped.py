@@ -95,7 +95,7 @@ def solve_damped(
         converged[going] = solved | (stuck & (promised <= np.maximum(1e-7 * model.value, rounding)))
         done = solved | stuck | (iterations[going] >= max_iterations)
         last = going[solved]
-        final.free[last] = _moved(problem, model.where(solved), frames[solved], step[solved])
+        final.free[last] = _moved(problem, model.where(solved), step[solved])
         final.value[last] -= promised[solved]
         going = going[~done]
         if not len(going):
@@ -103,7 +103,7 @@ def solve_damped(
         model = final.where(going)
         frames = frames[~done]
         step, promised, _ = _steps(problem, model, frames, damping[going])
-        trial = local_model(problem, _moved(problem, model, frames, step), rows[going])
+        trial = local_model(problem, _moved(problem, model, step), rows[going])
         fall = model.value - trial.value
         accepted = fall > ENOUGH * np.maximum(promised, 0.0)
         final.update(going[accepted], trial.where(accepted))
@@ -115,14 +115,14 @@ def solve_damped(
 
 
 def _frames(problem: Problem, model: LocalModel) -> Array:
-    """(B, P, P) matrices of equations (1) and (2): steps in the sizes at zeta and the rest to steps of the parameters."""
+    """(B, P, P) matrices of equations (1) and (2), from steps in the sizes at zeta to steps of the parameters."""
     n_terms, n_factors = problem.n_terms, len(problem.logs)
     first = n_terms + 1
     parameters = problem.all_parameters(model.free)
     exponents = problem.expand[first : first + n_factors]
     drift = problem.per_term(model.centres[:, :, None] * exponents, axis=1)
     sizes = parameters[:, :n_terms]
-    if problem.unit is not None:
+    if problem.coupled:
         logarithms = np.log(np.maximum(sizes, TINY))
         drift = (drift - logarithms[:, :, None] * problem.expand[-1]) / parameters[:, -1, None, None]
         sizes = np.where(problem.plain_terms, 0.0, sizes)
@@ -135,12 +135,13 @@ def _carried(problem: Problem, model: LocalModel, new: Array) -> Array:
     before, after = problem.all_parameters(model.free), problem.all_parameters(new)
     change = (after - before)[:, first : first + len(problem.logs)]
     drift = problem.per_term(model.centres * change)
-    if problem.unit is not None:
+    if problem.coupled:
         logarithms = np.log(np.maximum(before[:, : problem.n_terms], TINY))
         drift = (drift - logarithms * (after - before)[:, -1:]) / after[:, -1:]
         drift = np.where(problem.plain_terms, 0.0, drift)
     # Beyond e^30 the step is none that will be accepted.
-    return np.exp(np.clip(drift, -30.0, 30.0))
+    factors: Array = np.exp(np.clip(drift, -30.0, 30.0))
+    return factors
 
 
 def _steps(problem: Problem, model: LocalModel, frames: Array, damping: Array) -> tuple[Array, Array, Mask]:
@@ -155,7 +156,8 @@ def _steps(problem: Problem, model: LocalModel, frames: Array, damping: Array) -
     extra = np.zeros_like(normal)
     extra[:, index, index] = damping[:, None] * scale
     matrix = hessian + extra
-    definite = positive_definite(matrix)
+    with np.errstate(all="ignore"):
+        definite = positive_definite(matrix)
     if not definite.all():
         matrix = np.where(definite[:, None, None], matrix, ridged(normal + extra))
     step = solve_each(matrix, -gradient)
@@ -177,13 +179,13 @@ def _steps(problem: Problem, model: LocalModel, frames: Array, damping: Array) -
     return step, promised, definite
 
 
-def _moved(problem: Problem, model: LocalModel, frames: Array, step: Array) -> Array:
+def _moved(problem: Problem, model: LocalModel, step: Array) -> Array:
     """Where a step in the coordinates of equation (1) leads to, no further than its limits."""
     n_terms, n_linear = problem.n_terms, problem.n_linear
     free = model.free
     # Beyond one in an exponent, and half of p, the quadratic model means nothing.
     size = np.abs(step[:, n_linear:])
-    if problem.unit is not None:
+    if problem.coupled:
         p = problem.all_parameters(free)[:, -1:]
         size = np.maximum(size, np.abs(step @ problem.expand[-1])[:, None] * 2 / p)
     length = 1.0 / np.maximum(1.0, size.max(axis=1, initial=0.0))
@@ -194,7 +196,8 @@ def _moved(problem: Problem, model: LocalModel, frames: Array, step: Array) -> A
     sizes = kept + length[:, None] * step[:, :n_linear]
     floor = np.where(problem.may_vanish | (FALL * kept < problem.negligible), -np.inf, FALL * kept)
     new[:, :n_linear] = np.maximum(sizes, floor)
-    return np.clip(new, problem.lower, problem.upper)
+    inside: Array = np.clip(new, problem.lower, problem.upper)
+    return inside
 
 
 def _along_negative_curvature(problem: Problem, model: LocalModel, row: np.intp) -> LocalModel | None:

@@ -29,6 +29,7 @@ from scalefit.fitting.coupling import (
 from scalefit.fitting.problem import Problem
 
 __all__ = [
+    "LocalModel",
     "Rows",
     "State",
     "basis_functions",
@@ -37,7 +38,6 @@ __all__ = [
     "evaluate_on",
     "gauss_newton",
     "jacobian",
-    "LocalModel",
     "local_model",
     "predict",
 ]
@@ -189,7 +189,7 @@ def jacobian(problem: Problem, free: Array) -> Array:
     derivative = _fill_slopes(problem, core, basis)[0]
     if problem.objective.log:
         derivative /= predicted
-    if problem.unit is not None:
+    if problem.coupled:
         derivative = chart_slopes(problem, parameters, core)[0].T @ derivative
     free_derivative: Array = derivative.T @ problem.expand
     return free_derivative
@@ -274,7 +274,7 @@ def evaluate_at_one_point(problem: Problem, free: Array, rows: Rows = ALL) -> St
 
 def _predicted(problem: Problem, core: Array, basis: Array) -> Array:
     """(B, n) predicted losses; of `basis`, dL/dD_k stands in the first K places then."""
-    if problem.unit is not None:
+    if problem.coupled:
         return raise_to_power(problem, core, basis)
     linear = problem.n_terms + 1
     predicted: Array = np.matmul(core[:, None, :linear], basis[:, :linear])[:, 0]
@@ -313,7 +313,7 @@ def _second_order(problem: Problem, core: Array, basis: Array, rows: Rows) -> tu
     full[:, owners, j] -= mixed
     full[:, j, owners] -= mixed
     full[:, j[left], j[right]] += core[:, owners[left]] * pure
-    if problem.unit is not None:
+    if problem.coupled:
         add_power_curvature(problem, core, predicted, basis, first, full)
     return predicted, value, gradient, full
 
@@ -322,7 +322,7 @@ def _free_derivatives(
     problem: Problem, parameters: Array, core: Array, gradient: Array, full: Array
 ) -> tuple[Array, Array]:
     """Gradient and Hessian by the free parameters from those by the core's."""
-    if problem.unit is not None:
+    if problem.coupled:
         slopes = chart_slopes(problem, parameters, core)
         full = slopes.transpose(0, 2, 1) @ full @ slopes + chart_curvature(problem, parameters, core, gradient)
         gradient = np.matmul(gradient[:, None], slopes)[:, 0]
@@ -331,7 +331,7 @@ def _free_derivatives(
 
 def _free_normal(problem: Problem, parameters: Array, core: Array, products: Array) -> Array:
     """Products of the derivatives of L by the free parameters, from those by the core's."""
-    if problem.unit is not None:
+    if problem.coupled:
         slopes = chart_slopes(problem, parameters, core)
         products = slopes.transpose(0, 2, 1) @ products @ slopes
     return problem.free_matrix(products)

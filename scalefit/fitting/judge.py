@@ -32,7 +32,7 @@ def judge(fit: Fit) -> Identification:
         sizes[centred.free_names[j]] = float(np.sqrt(max(0.0, variance)))
     evidence = Evidence(
         law=law,
-        arguments={t.column: t.argument(fit.runs) for t in law.terms},
+        arguments={factor.column: factor.argument(fit.runs) for factor in law.factors},
         params=fit.params,
         free=tuple(name for name, j in index.items() if j is not None),
         standard_errors=fit.standard_errors,
@@ -43,6 +43,7 @@ def judge(fit: Fit) -> Identification:
         limits=fit.limits,
         smallest_loss=centred.smallest_loss,
         noise=float(np.sqrt(np.mean((fit.predict(fit.runs) - fit.runs["loss"]) ** 2))),
+        shares=law.shares(fit.runs, fit.params),
     )
     return identify(evidence)
 

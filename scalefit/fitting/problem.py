@@ -15,7 +15,7 @@ zero would look stationary. `unit`, of the size of the loss, keeps S near one, w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -49,8 +49,10 @@ class Problem:
     offset : (K + 1 + M,) float array, one entry more for coupled terms
     lower, upper : (P,) float arrays
         Bounds of the free parameters, -inf and inf allowed.
-    unit : float or None
-        Of equation (2), nats per token; None where the terms are summed.
+    coupled : bool
+        Whether equation (2) holds in place of (1).
+    unit : float
+        Of equation (2), nats per token.
     plain_terms : (K,) bool array
         Terms of a coupled law whose coefficient stands as c_k itself, since the user fixed or bounded it.
     """
@@ -64,8 +66,9 @@ class Problem:
     lower: Array
     upper: Array
     weights: Array | None = None
-    unit: float | None = None
-    plain_terms: NDArray[np.bool_] | None = None
+    coupled: bool = False
+    unit: float = 1.0
+    plain_terms: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @cached_property
     def n_terms(self) -> int:

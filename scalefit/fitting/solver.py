@@ -108,7 +108,7 @@ def solve(
     """
     starts = np.clip(starts, problem.lower, problem.upper)
     floor = _ROUNDING**2 * max(1.0, float(np.mean(problem.target**2)))
-    quick = problem.unit is None
+    quick = not problem.coupled
     if quick:
         solution = _solve_quickly(problem, starts, min(max_iterations, QUICK_ITERATIONS), (tolerance, floor), exact)
     else:

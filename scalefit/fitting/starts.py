@@ -63,11 +63,11 @@ def draw_starts(problem: Problem, n_starts: int, rng: np.random.Generator, wide:
     (n_starts, P) float array of free parameters
     """
     n_linear = problem.n_linear
-    candidates = CANDIDATES if problem.unit is None else COUPLED_CANDIDATES
+    candidates = CANDIDATES if not problem.coupled else COUPLED_CANDIDATES
     alpha = _exponents(problem, candidates * n_starts, rng, wide)
     if not n_linear:
         return alpha[:n_starts]
-    if problem.unit is not None:
+    if problem.coupled:
         return _coupled_starts(problem, alpha, n_starts, rng)
     beta, unclipped = _linear_fits(problem, alpha)
     order = np.argsort(~unclipped, kind="stable")[:n_starts]
@@ -80,7 +80,7 @@ def _exponents(problem: Problem, n_draws: int, rng: np.random.Generator, wide: b
     lower, upper = problem.lower[n_linear:], problem.upper[n_linear:]
     low, high = _ranges(lower, upper, EXPONENT_RANGE)
     is_p = np.zeros(len(low), dtype=bool)
-    if problem.unit is not None:
+    if problem.coupled:
         p_row = problem.expand[-1, n_linear:] != 0
         is_p = p_row & ~problem.expand[problem.n_terms + 1 : -1, n_linear:].any(axis=0)
         p_low, p_high = _ranges(lower, upper, P_RANGE)
@@ -117,11 +117,12 @@ def _coupled_starts(problem: Problem, alpha: Array, n_starts: int, rng: np.rando
     floors = np.flatnonzero(problem.expand[n_terms, :n_linear])
     if len(floors):
         free[:, floors[0]] = np.clip(rng.uniform(0.0, 0.98, len(alpha)) * loss.min(), *_bounds(problem, floors[0]))
-    sizes = _coupled_sizes(problem, free, loss)
+    with np.errstate(all="ignore"):
+        sizes = _coupled_sizes(problem, free, loss)
     for i, k in enumerate(np.flatnonzero(problem.expand[:n_terms, :n_linear].any(axis=1))):
         j = int(problem.expand[k, :n_linear].argmax())
         size = np.maximum(sizes[:, i], SMALLEST_SHARE)
-        if problem.plain_terms is not None and problem.plain_terms[k]:
+        if problem.plain_terms[k]:
             size = problem.unit * size ** problem.all_parameters(free)[:, -1]
         free[:, j] = np.clip(size, *_bounds(problem, j))
     with np.errstate(all="ignore"):
@@ -129,7 +130,8 @@ def _coupled_starts(problem: Problem, alpha: Array, n_starts: int, rng: np.rando
         penalty = problem.objective.penalty(residuals)
         values = np.average(penalty, axis=1, weights=problem.weights)
     values = np.where(np.isfinite(values), values, np.inf).reshape(-1, n_starts)
-    return free.reshape(-1, n_starts, free.shape[1])[values.argmin(axis=0), np.arange(n_starts)]
+    best: Array = free.reshape(-1, n_starts, free.shape[1])[values.argmin(axis=0), np.arange(n_starts)]
+    return best
 
 
 def _coupled_sizes(problem: Problem, free: Array, loss: Array) -> Array:

@@ -125,19 +125,23 @@ def design_verdicts(
     open_names: dict[str, str] = {}
     remarks: list[ScalefitWarning] = []
     constant_elsewhere = "L0" in free or len(law.terms) > 1  # a constant may move from a term to there
-    for term in law.terms:
-        estimated = [name for name in (term.coefficient, term.exponent) if name in free]
-        n, needed = levels[term.column], 1 + len(estimated)
+    for factor in law.factors:
+        term = law.term_of(factor)
+        alone = len(term.factors) == 1
+        estimated = [name for name in (term.coefficient, factor.exponent) if name in free]
+        # In a product the other columns vary the term too: two values of this one tell its exponent.
+        n, needed = levels[factor.column], 1 + len(estimated) if alone else 2
         if estimated and n < needed and (n == 1 or constant_elsewhere):
-            absorbed = ["L0"] if n == 1 and "L0" in free else []
+            absorbed = ["L0"] if n == 1 and "L0" in free and alone else []
             values = "value" if n == 1 else "values"
-            reason = f"{n} distinct {values} of {term.column}, {needed} are needed"
+            reason = f"{n} distinct {values} of {factor.column}, {needed} are needed"
             open_names |= dict.fromkeys([*estimated, *absorbed], reason)
-            remarks.append(few_levels(term.column, n, needed, estimated, bool(absorbed)))
-    terms = {term.column: term for term in law.terms}
+            remarks.append(few_levels(factor.column, n, needed, estimated, bool(absorbed)))
+    factors = {factor.column: factor for factor in law.factors}
     for pair in correlations:
-        a, b = terms[pair.first], terms[pair.second]
-        both = [name for t in (a, b) for name in (t.coefficient, t.exponent) if name in free]
+        a, b = factors[pair.first], factors[pair.second]
+        pairs = (name for f in (a, b) for name in (law.term_of(f).coefficient, f.exponent))
+        both = [name for name in dict.fromkeys(pairs) if name in free]
         if abs(pair.value) == 1.0 and len(both) > 2:
             open_names |= dict.fromkeys(both, f"{b.column} is a power of {a.column} in every row")
             remarks.append(_tied_columns(a, b, both, law))
@@ -155,12 +159,12 @@ def plane(law: Law, logs: Array, free: Collection[str]) -> tuple[PowerTerm, Scal
     Parameters
     ----------
     law : Law
-    logs : (K, n) float array
-        ln of the terms' arguments.
+    logs : (M, n) float array
+        ln of the factors' arguments.
     free : collection of str
         Parameters that are estimated.
     """
-    terms = law.terms
+    terms = law.factors
     if len(terms) < 3:
         return None
     logs = logs - logs.mean(axis=1, keepdims=True)
@@ -208,7 +212,7 @@ def few_levels(
 
 
 def _tied_columns(a: PowerTerm, b: PowerTerm, names: list[str], law: Law) -> ScalefitWarning:
-    rest = Law(tuple(t for t in law.terms if t != b), law.irreducible)
+    rest = law.without(b)
     return ScalefitWarning(
         "tied-columns",
         f"{b.column} is a power of {a.column} in every row (their logarithms are perfectly correlated), so that "

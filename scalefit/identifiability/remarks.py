@@ -13,7 +13,11 @@ from scalefit.laws.law import PowerTerm
 if TYPE_CHECKING:
     from scalefit.identifiability.verdicts import Evidence
 
-__all__ = ["bound_remarks", "open_and_weak", "term_below_noise"]
+__all__ = ["bound_remarks", "coupling_remarks", "open_and_weak", "term_below_noise"]
+
+
+MOST_ROWS, ONE_TERM = 0.95, 0.99
+"""A law is its largest term where that is nearly everything in nearly every row."""
 
 
 def term_below_noise(term: PowerTerm, change: float, noise: float) -> ScalefitWarning:
@@ -76,6 +80,41 @@ def _least_sure_direction(evidence: Evidence, named: Sequence[str]) -> str:
         if abs(share) > 0.3
     ]
     return f" Least sure is the direction {', '.join(parts)}, together." if len(parts) > 1 else ""
+
+
+def coupling_remarks(evidence: Evidence) -> list[ScalefitWarning]:
+    """What the coupling exponent says at its ends: one term alone decides, or the terms add up.
+
+    Whether a term alone decides is told by the shares of the terms rather than by q, which may be large where every
+    term has its rows and small where one term has them all.
+    """
+    if "q" not in evidence.free:
+        return []
+    q, error = evidence.params["q"], evidence.standard_errors["q"]
+    leading = evidence.shares.max(axis=0)
+    if np.quantile(leading, 1 - MOST_ROWS) > ONE_TERM:
+        terms = [str(term) for k, term in enumerate(evidence.law.terms) if (evidence.shares.argmax(axis=0) == k).any()]
+        several = "another one in different rows" if len(terms) > 1 else f"{terms[0]} in every row"
+        return [
+            ScalefitWarning(
+                "bottleneck",
+                f"in {MOST_ROWS:.0%} of the rows one term makes up more than {ONE_TERM:.0%} of the reducible loss "
+                f"({several}): the law is its largest term, and any larger q fits as well.",
+                "Read q as a lower limit; runs in which two terms are of one size would tell it.",
+                {"q": q, "terms": terms},
+            )
+        ]
+    if abs(np.log(q)) < 2 * error:
+        return [
+            ScalefitWarning(
+                "additive-is-enough",
+                f"q is {q:.3g} with a standard error of a factor {np.exp(error):.3g}: a sum of the terms, q = 1, fits "
+                "as well.",
+                "Fit the law without ^q.",
+                {"q": q, "standard_error": error},
+            )
+        ]
+    return []
 
 
 def bound_remarks(evidence: Evidence, explained: set[str]) -> list[ScalefitWarning]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from scalefit.errors import ScalefitWarning
 from scalefit.identifiability.design import correlate, design_verdicts, plane
-from scalefit.identifiability.remarks import bound_remarks, open_and_weak, term_below_noise
+from scalefit.identifiability.remarks import bound_remarks, coupling_remarks, open_and_weak, term_below_noise
 from scalefit.laws.law import Law, power_term
 
 __all__ = ["Evidence", "Identification", "Verdict", "identify"]
@@ -40,7 +40,7 @@ class Evidence:
     ----------
     law : Law
     arguments : mapping of str to (n,) float array
-        Each term's column less its shift.
+        Each factor's column less its shift.
     params : mapping of str to float
         The estimates.
     free : tuple of str
@@ -60,6 +60,8 @@ class Evidence:
     smallest_loss : float
     noise : float
         Root mean square of the residuals, nats per token.
+    shares : (K, n) float array
+        Share of each term in the reducible loss of each row.
     """
 
     law: Law
@@ -74,6 +76,7 @@ class Evidence:
     limits: Mapping[str, float]
     smallest_loss: float
     noise: float
+    shares: Array
 
     def correlation(self, first: str, second: str) -> float:
         """Correlation of two estimates; nan where one has no error."""
@@ -106,9 +109,9 @@ def identify(evidence: Evidence) -> Identification:
         if name in verdicts:
             verdicts[name] = Verdict.NOT_DETERMINED
     if not explained and (found := plane(law, np.log(np.stack(list(arguments.values()))), evidence.free)):
-        term, remark = found
+        factor, remark = found
         remarks.append(remark)
-        for name in (term.coefficient, term.exponent):
+        for name in (law.term_of(factor).coefficient, factor.exponent):
             if verdicts.get(name) is Verdict.DETERMINED:
                 verdicts[name] = Verdict.WEAK
     _share_between_term(law, verdicts)
@@ -116,6 +119,7 @@ def identify(evidence: Evidence) -> Identification:
     open_names = [n for n, v in verdicts.items() if v is Verdict.NOT_DETERMINED and n not in explained]
     weak = [n for n, v in verdicts.items() if v is Verdict.WEAK]
     remarks += open_and_weak(open_names, weak, evidence)
+    remarks += coupling_remarks(evidence)
     remarks += bound_remarks(evidence, {n for w in remarks if w.code in DESIGN_CODES for n in w.numbers["parameters"]})
     return Identification(MappingProxyType(verdicts), tuple(remarks))
 
@@ -133,6 +137,10 @@ def _verdict(name: str, evidence: Evidence) -> Verdict:
         return Verdict.NOT_DETERMINED if Z95 * evidence.relative_sizes[name] >= 1 else Verdict.DETERMINED
     width = Z95 * error
     possible = evidence.smallest_loss / 2 if parameter.is_floor else value
+    if parameter.is_coupling:
+        # Its error is that of ln q: known within a factor of e or not at all; at an end of its range not at all.
+        possible = 1.0 if limit is None else 0.0
+        limit = None
     if limit is not None:
         width, possible = abs(limit - value), 2 * possible
     at_end = limit is not None and parameter.is_exponent and value in parameter.natural_bounds
@@ -142,20 +150,28 @@ def _verdict(name: str, evidence: Evidence) -> Verdict:
 
 
 def _share_between_term(law: Law, verdicts: dict[str, Verdict]) -> None:
-    """Give a coefficient and its exponent the worse of their verdicts: neither has a meaning alone."""
+    """Give a coefficient the worst verdict of its term, and its exponents the coefficient's own where that is worse.
+
+    Neither has a meaning alone; of two exponents in a product one may be known without the other.
+    """
     ranks = list(Verdict)
     for term in law.terms:
-        pair = [name for name in (term.coefficient, term.exponent) if name in verdicts]
-        for name in pair:
-            verdicts[name] = max((verdicts[p] for p in pair), key=ranks.index)
+        exponents = [factor.exponent for factor in term.factors if factor.exponent in verdicts]
+        own = verdicts.get(term.coefficient, Verdict.DETERMINED)
+        if term.coefficient in verdicts:
+            verdicts[term.coefficient] = max((own, *(verdicts[name] for name in exponents)), key=ranks.index)
+        for name in exponents:
+            verdicts[name] = max(own, verdicts[name], key=ranks.index)
 
 
 def _small_terms(verdicts: Mapping[str, Verdict], evidence: Evidence, explained: set[str]) -> list[ScalefitWarning]:
     """Terms that are not determined because they change by less than the noise over the whole table."""
     remarks = []
-    for term in evidence.law.terms:
+    for term in evidence.law.factors:
         if verdicts.get(term.exponent) is not Verdict.NOT_DETERMINED or term.exponent in explained:
             continue
+        if evidence.law.term_of(term) != term:
+            continue  # what a factor of a product changes depends on the others
         x = evidence.arguments[term.column]
         ends = power_term([x.min(), x.max()], evidence.params[term.coefficient], evidence.params[term.exponent])
         change = abs(float(ends[0] - ends[1]))

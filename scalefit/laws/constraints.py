@@ -81,6 +81,10 @@ class Constraints:
             natural = law.parameter(name).natural_bounds
             low, high = (own if math.isnan(end) else end for end, own in zip(given, natural, strict=True))
             bounds[name] = (low, high)
+            if low <= 0 and law.parameter(name).is_coupling:
+                raise OptionError(f"the lower bound of {name} is {low:g} and must be positive")
+            if low < 0 and law.coupling is not None:
+                raise OptionError(f"the lower bound of {name} is {low:g}; in a coupled law nothing may be negative")
             if not low <= high:
                 raise OptionError(f"the bounds of {name} are {low:g} and {high:g}; the lower must not exceed the upper")
             if low == high:
@@ -99,7 +103,7 @@ class Constraints:
         low, high = self.bounds.get(name, (-math.inf, math.inf))
         if not math.isfinite(value):
             raise OptionError(f"{name} is fixed at {value} and must be a finite number")
-        if value < 0:
+        if value < 0 or (value == 0 and name == "q"):
             raise OptionError(f"{name} is fixed at {value:g} and must not be negative")
         if not low <= value <= high:
             raise OptionError(f"{name} is fixed at {value:g}, outside its bounds {low:g} to {high:g}")

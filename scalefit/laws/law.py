@@ -203,6 +203,17 @@ class Law:
         """Index of the term that each of `factors` belongs to."""
         return tuple(k for k, term in enumerate(self.terms) for _ in term.factors)
 
+    def term_of(self, factor: PowerTerm) -> Term:
+        """The term that a factor belongs to."""
+        return self.terms[self.owners[self.factors.index(factor)]]
+
+    def without(self, factor: PowerTerm) -> Law:
+        """The law without one of its factors, and without what this leaves empty."""
+        kept = [tuple(f for f in term.factors if f != factor) for term in self.terms]
+        terms = tuple(factors[0] if len(factors) == 1 else Product(factors) for factors in kept if factors)
+        coupled = len(terms) > 1 and self.coupling != factor.exponent
+        return Law(terms, self.irreducible, self.coupling if coupled else None)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns the law needs, in order."""
@@ -260,7 +271,8 @@ class Law:
         """(K, n_rows) share T_k^q / sum T^q of each term in the reducible loss; 0 where there is none."""
         with np.errstate(divide="ignore", invalid="ignore"):
             powers = self._relative_terms(columns, params)[0] ** self.q(params)
-            return np.nan_to_num(powers / powers.sum(axis=0))
+            shares: Array = np.nan_to_num(powers / powers.sum(axis=0))
+        return shares
 
     def predict(self, columns: Columns, params: Mapping[str, float]) -> Array:
         """L(x) of equation (1).
@@ -304,7 +316,7 @@ class Law:
         """
         units = self.term_values(columns, {**params, **{term.coefficient: 1.0 for term in self.terms}})
         values = [params[term.coefficient] * units[term.name] for term in self.terms]
-        slopes, by_q = [1.0] * len(values), np.zeros_like(values[0])
+        slopes, by_q = [np.ones_like(value) for value in values], np.zeros_like(values[0])
         if self.coupling is not None:
             q, shares = self.q(params), self.shares(columns, params)
             reducible = self.predict(columns, {**params, "L0": 0.0})

@@ -206,7 +206,7 @@ def optimal_shape(
 def _open_parameters(fit: Fit, tradeoff: Tradeoff) -> tuple[str, ...]:
     """The parameters that the shape follows from and the data do not determine."""
     columns = ("width", "depth", "tokens") if tradeoff.tokens_follow else ("width", "depth")
-    names = [name for t in fit.law.terms if t.column in columns for name in (t.coefficient, t.exponent)]
+    names = [name for t in fit.law.factors if t.column in columns for name in (t.coefficient, t.exponent)]
     return tuple(name for name in names if fit.verdicts.get(name) is Verdict.NOT_DETERMINED)
 
 

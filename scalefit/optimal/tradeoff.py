@@ -106,7 +106,9 @@ class TermsInLogs:
             If the law has a term in anything but width, depth and tokens, or in neither width nor depth.
         """
         terms: dict[str, Term | None] = dict.fromkeys(COLUMNS)
-        for term in law.terms:
+        if law.coupling is not None or len(law.factors) > len(law.terms):
+            raise OptionError(f"the law {law} couples or multiplies its columns; the best shape is found for sums of them")
+        for term in law.factors:
             if term.column not in COLUMNS:
                 raise OptionError(
                     f"the law {law} has the column {term.column!r}; the best shape is found for laws in "

@@ -50,14 +50,18 @@ def fit_figure(fit: Fit) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    n_terms = len(fit.law.terms)
-    figure = Figure(figsize=(3.5 * (n_terms + 1), 6.6), layout="constrained")
-    axes = figure.subplots(2, n_terms + 1, squeeze=False)
+    law, n_factors = fit.law, len(fit.law.factors)
+    figure = Figure(figsize=(3.5 * (n_factors + 1), 6.6), layout="constrained")
+    axes = figure.subplots(2, n_factors + 1, squeeze=False)
     predicted, loss = fit.predict(fit.runs), fit.runs["loss"]
-    terms = fit.law.term_values(fit.runs, fit.params)
-    for k, term in enumerate(fit.law.terms):
-        _draw_term(axes[0, k], fit, k, loss - predicted + terms[term.column])
-        _draw_residuals(axes[1, k], fit, term.column)
+    slopes = law.jacobian(fit.runs, fit.params)
+    for k, factor in enumerate(law.factors):
+        term = law.term_of(factor)
+        by_term = slopes[:, law.parameter_names.index(term.coefficient)] * fit.params[term.coefficient]
+        # To first order the losses ask for a term larger by the error over dL/dln(term).
+        relative = 1 + np.divide(loss - predicted, by_term, out=np.zeros_like(loss), where=by_term > 0)
+        _draw_term(axes[0, k], fit, factor, relative)
+        _draw_residuals(axes[1, k], fit, factor.column)
     _draw_agreement(axes[0, -1], predicted, loss)
     _draw_distribution(axes[1, -1], fit)
     runs = fit.runs
@@ -90,18 +94,27 @@ def save_figure(figure: Figure, path: str | Path, overwrite: bool = False) -> Pa
     return path
 
 
-def _draw_term(axis: Axes, fit: Fit, k: int, partial: Array) -> None:
-    """One term as a line, and the loss less everything else as points."""
-    term = fit.law.terms[k]
-    x = fit.runs[term.column]
+def _draw_term(axis: Axes, fit: Fit, factor: PowerTerm, relative: Array) -> None:
+    """One term against one of its columns as a line, and the loss less everything else as points.
+
+    `relative` is what the losses say of the term, over its value; the other columns of a product stand at their
+    geometric means.
+    """
+    term, x = fit.law.term_of(factor), fit.runs[factor.column]
+    size = fit.params[term.coefficient]
+    for other in term.factors:
+        if other != factor:
+            middle = np.exp(np.mean(np.log(other.argument(fit.runs))))
+            size *= float(power_term(middle, 1.0, fit.params[other.exponent]))
+    partial = relative * power_term(factor.argument(fit.runs), size, fit.params[factor.exponent])
     shown = partial > 0
     axis.plot(x[shown], partial[shown], "o", ms=3.5, alpha=0.45, color=DATA, mec="none")
     grid = np.geomspace(x.min(), x.max(), 200)
-    law = power_term(grid - term.shift, fit.params[term.coefficient], fit.params[term.exponent])
+    law = power_term(grid - factor.shift, size, fit.params[factor.exponent])
     axis.plot(grid, law, color=LAW, lw=1.8)
     hidden = int((~shown).sum())
     note = f"\n{hidden} points at or below zero not shown" if hidden else ""
-    axis.set_title(f"{term.column} part: exponent {_exponent_text(fit, term)}{note}", fontsize=9)
+    axis.set_title(f"{factor.column} part: exponent {_exponent_text(fit, factor)}{note}", fontsize=9)
     axis.set_xscale("log")
     low, high = float(law.min()), float(law.max())
     if shown.any() or high > 0:
@@ -111,7 +124,7 @@ def _draw_term(axis: Axes, fit: Fit, k: int, partial: Array) -> None:
         axis.set_ylim(low / margin, high * margin)
         _log_labels(axis.yaxis, low / margin, high * margin)
     _log_labels(axis.xaxis, float(x.min()), float(x.max()))
-    _label(axis, term.column, "loss less the other terms" if k == 0 else "")
+    _label(axis, factor.column, "loss less the other terms" if factor == fit.law.factors[0] else "")
 
 
 def _exponent_text(fit: Fit, term: PowerTerm) -> str:
@@ -145,7 +158,7 @@ def _draw_residuals(axis: Axes, fit: Fit, column: str) -> None:
     axis.set_xscale("log")
     _log_labels(axis.xaxis, float(x.min()), float(x.max()))
     unit = "ln loss" if fit.objective.log else "nats per token"
-    _label(axis, column, f"predicted - observed, {unit}" if column == fit.law.terms[0].column else "")
+    _label(axis, column, f"predicted - observed, {unit}" if column == fit.law.columns[0] else "")
 
 
 def _draw_agreement(axis: Axes, predicted: Array, loss: Array) -> None:

@@ -58,8 +58,16 @@ def _residual_lines(fit: Fit) -> list[RenderableType]:
 
 
 def _law_text(fit: Fit) -> str:
-    terms = [f"{t.coefficient}/{t}^{t.exponent}" for t in fit.law.terms]
-    return "loss = " + " + ".join([*terms, *(["L0"] if fit.law.irreducible else [])])
+    law = fit.law
+    powers = ["*".join(f"{factor}^{factor.exponent}" for factor in term.factors) for term in law.terms]
+    terms = [
+        f"{term.coefficient}/{power if len(term.factors) == 1 else f'({power})'}"
+        for term, power in zip(law.terms, powers, strict=True)
+    ]
+    if law.coupling is not None:
+        q, root = ("q", "(1/q)") if law.coupling == "q" else (f"(1/{law.coupling})", law.coupling)
+        terms = [f"[{' + '.join(f'({term})^{q}' for term in terms)}]^{root}"]
+    return "loss = " + " + ".join([*terms, *(["L0"] if law.irreducible else [])])
 
 
 def _data_line(fit: Fit) -> Text:

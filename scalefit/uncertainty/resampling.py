@@ -242,11 +242,13 @@ def _degenerate(resampling: Resampling, counts: Array) -> NDArray[np.bool_]:
     """Which resamples cannot determine the law: too few distinct rows, or levels of a column."""
     present = counts[:, resampling.labels] > 0
     problem = resampling.problem
-    n_terms, n_free = len(problem.logs), len(resampling.refits.point)
+    n_terms, n_free = problem.n_terms, len(resampling.refits.point)
     degenerate: NDArray[np.bool_] = present.sum(axis=1) <= n_free
     for k, logs in enumerate(problem.logs):
         levels, codes = np.unique(logs, return_inverse=True)
-        needed = 1 + int(problem.expand[k].any()) + int(problem.expand[n_terms + 1 + k].any())
+        owner = problem.owners[k]
+        alone = np.count_nonzero(problem.owners == owner) == 1  # a product varies with its other columns too
+        needed = 1 + int(alone and problem.expand[owner].any()) + int(problem.expand[n_terms + 1 + k].any())
         if len(levels) < MANY_LEVELS:
             kept = (present @ (codes[:, None] == np.arange(len(levels)))) > 0
             degenerate |= kept.sum(axis=1) < min(needed, len(levels))

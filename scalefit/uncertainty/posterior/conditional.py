@@ -122,11 +122,10 @@ class Conditional:
     def _basis(self, alphas: Array) -> Array:
         """(B, K + 1, n): exp(-alpha_k x_k) at (B, n_alphas) free exponents, and ones."""
         problem = self.target.centred.problem
-        n_terms, n = problem.logs.shape
+        n_terms, n = problem.n_terms, problem.logs.shape[1]
         full = alphas @ problem.expand[n_terms + 1 :, self.n_linear :].T + problem.offset[n_terms + 1 :]
         basis = np.ones((len(alphas), n_terms + 1, n))
-        np.multiply(full[:, :, None], -problem.logs, out=basis[:, :n_terms])
-        np.exp(basis[:, :n_terms], out=basis[:, :n_terms])
+        np.exp(problem.per_term(full[:, :, None] * -problem.logs, axis=1), out=basis[:, :n_terms])
         return basis
 
     def _law_linear(self, beta: Array) -> Array:
@@ -136,7 +135,7 @@ class Conditional:
     @cached_property
     def _expand(self) -> Array:
         problem = self.target.centred.problem
-        return problem.expand[: len(problem.logs) + 1, : self.n_linear]
+        return problem.expand[: problem.n_terms + 1, : self.n_linear]
 
     @cached_property
     def _row_weights(self) -> Array:

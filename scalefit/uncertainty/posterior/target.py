@@ -124,22 +124,18 @@ class Target:
     def prior_arguments(self, points: Array) -> tuple[Array, Array]:
         """The quantities that carry the priors, (B, n_dim), and ln of their Jacobian by the coordinates.
 
-        The size of term k at its column's geometric mean is C_k exp(-alpha_k m_k) with m_k the mean of the centred
-        ln column, zero unless the user bounds c_k; a noise parameter is the exponential of its coordinate.
+        The size of term k at its columns' geometric means is C_k exp(-sum_j alpha_j m_j) with m_j the mean of the
+        centred ln column, zero unless the user bounds c_k; a noise parameter is the exponential of its coordinate.
         """
         values = points.copy()
         n_free = self.n_free
         np.exp(points[:, n_free:], out=values[:, n_free:])
         log_jacobian = points[:, n_free:].sum(axis=1)
-        for j, k, centre_k in self._off_centre:
-            shift = -centre_k * self.centred.problem.all_parameters(points[:, :n_free])[:, -self._n_terms + k]
+        for j, centre_k in self._off_centre:
+            shift = -self.centred.problem.exponents(self.centred.problem.all_parameters(points[:, :n_free])) @ centre_k
             values[:, j] *= np.exp(shift)
             log_jacobian = log_jacobian + shift
         return values, log_jacobian
-
-    @property
-    def _n_terms(self) -> int:
-        return len(self.centred.law.terms)
 
     @cached_property
     def _distinct_priors(self) -> list[tuple[Prior, NDArray[np.intp]]]:
@@ -149,15 +145,15 @@ class Target:
         return [(p, np.flatnonzero([q == p for q in priors])) for p in distinct]
 
     @cached_property
-    def _off_centre(self) -> list[tuple[int, int, float]]:
-        """Free coefficients that stand in plain units: their coordinate, their term and m_k."""
-        centres = self.centred.problem.logs.mean(axis=1)
-        pairs = [
-            (self.centred.free_names.index(t.coefficient), k)
-            for k, t in enumerate(self.centred.law.terms)
-            if t.coefficient in self.centred.free_names
-        ]
-        return [(j, k, float(centres[k])) for j, k in pairs if self.centred.log_references[k] == 0]
+    def _off_centre(self) -> list[tuple[int, Array]]:
+        """Free coefficients that stand in plain units: their coordinate, and m_j of the factors of their terms."""
+        problem = self.centred.problem
+        found = []
+        for j, k in enumerate(self.centred.free_terms):
+            centres = np.where(problem.owners == k, problem.mean_logs, 0.0)
+            if centres.any():
+                found.append((j, centres))
+        return found
 
     def plain(self, points: Array) -> Array:
         """Values of `names` in plain units, (B, n_names), fixed and tied parameters included."""
@@ -196,6 +192,10 @@ def build_target(
         If the table has no noise.
     """
     objective = fit.objective
+    if fit.law.coupling is not None:
+        raise OptionError(
+            f"the law {fit.law} is coupled, and posteriors are drawn for sums only; take a bootstrap or the profile"
+        )
     typical = float(np.exp(np.log(fit.runs["loss"]).mean()))
     noise_unit = 1.0 if objective.log else typical
     _require_noise(fit, noise_unit)
