@@ -83,7 +83,7 @@ LAST_DEPTH = t27_columns()["depth"]
         ({"loss": np.full(27, -3.0)}, [], "loss is -3.0 and must be positive"),
         ({n: v[:6] for n, v in t27_columns().items()}, [], "7 parameters need at least 8 rows, 6 given"),
         ({}, ["--law", "width+witdh"], "has no column 'witdh'"),
-        ({}, ["--law", "width*depth"], "is not a column or a shifted column"),
+        ({}, ["--law", "width/depth"], "is not a column or a shifted column"),
         ({}, ["--objective", "huber"], "needs the width of its quadratic zone"),
         ({}, ["--fix", "L1=2"], "has no parameter 'L1'"),
         ({}, ["--drop-worst", "27"], "must be a whole number from 0 to 26"),

@@ -107,7 +107,7 @@ class TermsInLogs:
         """
         terms: dict[str, Term | None] = dict.fromkeys(COLUMNS)
         if law.coupling is not None or len(law.factors) > len(law.terms):
-            raise OptionError(f"the law {law} couples or multiplies its columns; the best shape is found for sums of them")
+            raise OptionError(f"the law {law} couples or multiplies columns; the best shape is found for sums of them")
         for term in law.factors:
             if term.column not in COLUMNS:
                 raise OptionError(
