@@ -10,11 +10,12 @@ that are not at a bound, W the weights, and s_i the derivative of row i's penalt
 
 all of the M-estimator form (Huber 1981, section 7.6), with psi the derivative of the penalty and
 
-    v = K^2 [sum_i w_i psi_i^2 / (n - p)] / m^2,    K = 1 + (p / n) (1 - s) / s,                    (2)
+    v = K^2 [sum_i w_i psi_i^2 / (n - p)] / m^2,    K = 1 + (p / n) Var(psi') / m^2,                (2)
 
-m the mean of w psi' and s the share of rows in the quadratic zone |r| <= delta. For the squared penalty K = 1 and v is
-sum_i w_i r_i^2 / (n - p). Where the zone is narrow few rows but those the law passes through lie in it: psi' is then
-averaged over a window whose half width h is that of a density estimate,
+m and Var the mean and variance of psi', weighted. For the squared penalty K = 1 and v is sum_i w_i r_i^2 / (n - p); for
+Huber's Var(psi') / m^2 = (1 - s) / s, s the share of rows in the quadratic zone |r| <= delta. Where that is narrow few
+rows but those the law passes through lie in it: psi' is then averaged over a window whose half width h is that of a
+density estimate,
 
     psi'_i = (delta / h) [|r_i| <= h],    h = max(delta, 1.84 scale n^(-1/5)),                      (3)
 
@@ -109,17 +110,18 @@ def row_scores(objective: Objective, residuals: Array, weights: Array, n_free: i
     """
     n = len(residuals)
     first = objective.score(residuals)
-    if objective.delta is None:
-        second, correction = np.full(n, float(objective.curvature(residuals))), 1.0
+    if not objective.has_kink:
+        second = np.broadcast_to(np.asarray(objective.curvature(residuals), dtype=np.float64), n)
         slope = float(np.mean(weights * second))
+        correction = 1.0 + n_free / n * max(0.0, float(np.mean(weights * second**2)) / slope**2 - 1.0)
     else:
         sizes = np.abs(residuals)
         # Half width of a window for the residuals' density at zero (Silverman 1986, section 3.4, uniform kernel). The
         # law passes through about p rows whatever the noise; the scale is the median size of the others.
         scale = float(np.median(np.partition(sizes, n_free)[n_free:])) / NORMAL_MEDIAN
-        window = max(objective.delta, 1.84 * scale / n**0.2)
+        window = max(objective.width, 1.84 * scale / n**0.2)
         share = max(float(np.mean(weights * (sizes <= window))), 1.0 / n)
-        second, slope = (sizes <= window) * (objective.delta / window), share * objective.delta / window
+        second, slope = (sizes <= window) * (objective.width / window), share * objective.width / window
         correction = 1.0 + n_free / n * max(0.0, 1.0 - share) / share
     variance = float(np.sum(weights * first**2)) / (n - n_free) * (correction / slope) ** 2
     return Scores(first, second, slope, variance)

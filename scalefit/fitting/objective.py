@@ -4,7 +4,7 @@ An objective is the weighted mean over rows of a penalty of the residual,
 
     F = mean_i w_i rho(r_i),    r_i = t(L(x_i)) - t(loss_i),                                  (1)
 
-with t = ln or the identity and rho(r) = r^2 or the Huber penalty of Huber (1964),
+with t = ln or the identity and rho one of `PENALTIES`: r^2, or the penalty of Huber (1964),
 
     rho(r) = r^2 / 2 for |r| <= delta,    delta (|r| - delta / 2) beyond.                       (2)
 """
@@ -12,7 +12,9 @@ with t = ln or the identity and rho(r) = r^2 or the Huber penalty of Huber (1964
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,9 +23,58 @@ from numpy.typing import NDArray
 from scalefit.errors import OptionError
 from scalefit.numbers import show_number
 
-__all__ = ["Objective"]
+__all__ = ["PENALTIES", "Objective", "Penalty"]
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """rho of equation (1) and its derivatives, each a function of the residuals and of the penalty's width.
+
+    All but the square, which is given 0, have a width and are written with it, as in `huber:DELTA`.
+
+    Attributes
+    ----------
+    value, score, curvature : callable
+        rho, rho' and rho'', the last as an array or as the constant it is.
+    reweighting : callable
+        psi(r) / r, the weight of iteratively reweighted least squares: never zero, unlike rho''.
+    has_kink : bool
+        Whether rho'' jumps, so that a covariance has to average it over a window.
+    """
+
+    value: Callable[[Array, float], Array]
+    score: Callable[[Array, float], Array]
+    curvature: Callable[[Array, float], Any]
+    reweighting: Callable[[Array, float], Any]
+    has_kink: bool = False
+
+
+def _huber(r: Array, delta: float) -> Array:
+    clipped = np.clip(r, -delta, delta)
+    penalty: Array = clipped * (r - 0.5 * clipped)
+    return penalty
+
+
+PENALTIES: Mapping[str, Penalty] = MappingProxyType(
+    {
+        "mse": Penalty(
+            value=lambda r, _: r * r,
+            score=lambda r, _: 2.0 * r,
+            curvature=lambda _r, _: 2.0,
+            reweighting=lambda _r, _: 2.0,
+        ),
+        "huber": Penalty(
+            value=_huber,
+            score=lambda r, delta: np.clip(r, -delta, delta),
+            curvature=lambda r, delta: (np.abs(r) <= delta).astype(np.float64),
+            reweighting=lambda r, delta: delta / np.maximum(np.abs(r), delta),
+            has_kink=True,
+        ),
+    }
+)
+"""Name -> penalty. A new one is a row here, with its equation above, and a name in the test of objectives."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +86,10 @@ class Objective:
     log : bool
         Whether residuals are differences of ln loss (relative) or of the loss (nats per token).
     delta : float or None
-        Half width of the quadratic zone of the Huber penalty, in the units of the residual;
+        Width of the penalty in the units of the residual, for Huber's the half width of its quadratic zone;
         None for the squared penalty.
+    penalty_name : str
+        A key of `PENALTIES`; by default ``"mse"`` without a width and ``"huber"`` with one.
 
     Raises
     ------
@@ -46,10 +99,14 @@ class Objective:
 
     log: bool = True
     delta: float | None = None
+    penalty_name: str = ""
 
     def __post_init__(self) -> None:
+        if not self.penalty_name:
+            object.__setattr__(self, "penalty_name", "mse" if self.delta is None else "huber")
         if self.delta is not None and not (math.isfinite(self.delta) and self.delta > 0):
-            raise OptionError(f"the Huber delta is {self.delta} and must be a positive number, for example 1e-3")
+            name = self.penalty_name.capitalize()
+            raise OptionError(f"the {name} delta is {self.delta} and must be a positive number, for example 1e-3")
 
     @classmethod
     def parse(cls, text: str | Objective) -> Objective:
@@ -63,22 +120,34 @@ class Objective:
         if isinstance(text, Objective):
             return text
         name, _, delta = text.strip().partition(":")
-        if name in ("log-mse", "mse") and not delta:
-            return cls(log=name == "log-mse")
-        if name in ("log-huber", "huber"):
-            try:
-                return cls(log=name == "log-huber", delta=float(delta))
-            except ValueError:
-                raise OptionError(
-                    f"objective {text!r} needs the width of its quadratic zone, for example {name}:1e-3"
-                ) from None
-        raise OptionError(f"unknown objective {text!r}; choose log-mse, log-huber:DELTA, mse or huber:DELTA")
+        kind = name.removeprefix("log-")
+        if kind not in PENALTIES or (kind == "mse" and delta):
+            known = [f"{log}{name}{'' if name == 'mse' else ':DELTA'}" for log in ("log-", "") for name in PENALTIES]
+            raise OptionError(f"unknown objective {text!r}; choose {', '.join(known[:-1])} or {known[-1]}")
+        if kind == "mse":
+            return cls(name != kind)
+        try:
+            return cls(name != kind, float(delta), kind)
+        except ValueError:
+            raise OptionError(
+                f"objective {text!r} needs the width of its quadratic zone, for example {name}:1e-3"
+            ) from None
 
     @property
     def name(self) -> str:
         """The written name, which `parse` reads back."""
-        base = "log-" if self.log else ""
-        return f"{base}mse" if self.delta is None else f"{base}huber:{show_number(self.delta)}"
+        base = f"{'log-' if self.log else ''}{self.penalty_name}"
+        return base if self.delta is None else f"{base}:{show_number(self.delta)}"
+
+    @property
+    def has_kink(self) -> bool:
+        """Whether rho'' jumps."""
+        return PENALTIES[self.penalty_name].has_kink
+
+    @property
+    def width(self) -> float:
+        """What the penalty's functions are given."""
+        return self.delta or 0.0
 
     def transform(self, loss: Array) -> Array:
         """t(loss): the scale in which residuals are taken."""
@@ -90,23 +159,19 @@ class Objective:
 
     def penalty(self, r: Array) -> Array:
         """rho(r)."""
-        if self.delta is None:
-            return r * r
-        clipped = np.clip(r, -self.delta, self.delta)
-        penalty: Array = clipped * (r - 0.5 * clipped)
-        return penalty
+        return PENALTIES[self.penalty_name].value(r, self.width)
 
     def score(self, r: Array) -> Array:
         """psi(r) = rho'(r)."""
-        return 2.0 * r if self.delta is None else np.clip(r, -self.delta, self.delta)
+        return PENALTIES[self.penalty_name].score(r, self.width)
 
     def curvature(self, r: Array) -> Any:
         """rho''(r), as an array or as the constant it is."""
-        return 2.0 if self.delta is None else (np.abs(r) <= self.delta).astype(np.float64)
+        return PENALTIES[self.penalty_name].curvature(r, self.width)
 
     def reweighting(self, r: Array) -> Any:
         """psi(r) / r, the weight of iteratively reweighted least squares: never zero, unlike rho''."""
-        return 2.0 if self.delta is None else self.delta / np.maximum(np.abs(r), self.delta)
+        return PENALTIES[self.penalty_name].reweighting(r, self.width)
 
     def value(self, predicted: Array, observed: Array, weights: Array | None = None) -> float:
         """F of equation (1), a mean over rows.
