@@ -172,7 +172,7 @@ def _standard_errors(result: Comparison) -> dict[str, dict[str, float]]:
     if result.theory is None:
         return {}
     return {
-        kind: {name: result.theory.standard_error(name, kind) for name in result.theory.names}
+        kind: {name: result.theory.standard_error(name, kind) for name in result.fit.params}
         for kind in result.theory.covariances
     }
 

@@ -19,7 +19,6 @@ from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.fitting.covariance import Optimum, t_interval
 from scalefit.fitting.derivatives import evaluate, gauss_newton
 from scalefit.fitting.starts import check_seed
-from scalefit.laws.law import Law
 from scalefit.uncertainty.groups import FEWEST_CLUSTERS, choose_grouping, group_labels
 from scalefit.uncertainty.resampling import Refits, refit
 from scalefit.uncertainty.samples import check_level
@@ -41,17 +40,13 @@ class Asymptotic:
 
     Attributes
     ----------
-    law : Law
-    estimate : mapping of str to float
-        In plain units.
+    fit : Fit
     covariances : mapping of str to (n_names, n_names) float array
         By theory: ``"gauss-newton"``, ``"observed"``, ``"robust"`` and, where there are at least 15 clusters,
         ``"cluster"``.
         nan for fixed parameters and those at a bound.
     degrees : mapping of str to int
         Degrees of freedom of Student's t, by theory.
-    likelihood_scale : (n_names,) float array
-        Robust variance over the inverse Hessian's, by which a penalty's profile is calibrated (Kent 1982).
     clusters : str
         What the clusters are, or an empty text.
     hessian_ratio : float
@@ -62,32 +57,25 @@ class Asymptotic:
     warnings : tuple of ScalefitWarning
     """
 
-    law: Law
-    estimate: Mapping[str, float]
+    fit: Fit
     covariances: Mapping[str, Array]
     degrees: Mapping[str, int]
-    likelihood_scale: Array
     clusters: str
     hessian_ratio: float
     hessian_p: float
     warnings: tuple[ScalefitWarning, ...]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The law's parameters."""
-        return self.law.parameter_names
-
     def standard_error(self, name: str, theory: str = "gauss-newton") -> float:
         """Standard error of a parameter; of ln c for a coefficient."""
         if theory not in self.covariances:
             raise OptionError(f"there is no covariance {theory!r}; there are {', '.join(self.covariances)}")
-        i = self.names.index(name)
+        i = self.fit.law.parameter_names.index(name)
         return float(np.sqrt(self.covariances[theory][i, i]))
 
     def interval(self, name: str, theory: str = "gauss-newton", level: float = 0.95) -> tuple[float, float]:
         """Wald interval in plain units; a coefficient's is symmetric in ln c."""
-        parameter, error = self.law.parameter(name), self.standard_error(name, theory)
-        return t_interval(parameter, self.estimate[name], error, self.degrees[theory], check_level(level))
+        parameter, error = self.fit.law.parameter(name), self.standard_error(name, theory)
+        return t_interval(parameter, self.fit.params[name], error, self.degrees[theory], check_level(level))
 
 
 def asymptotic(fit: Fit, *, by: str | None = None, seed: int = 0, simulations: int = SIMULATIONS) -> Asymptotic:
@@ -116,18 +104,11 @@ def asymptotic(fit: Fit, *, by: str | None = None, seed: int = 0, simulations: i
     ratio = float(_ratios(optimum.inside, optimum.hessian[None], normal[None])[0])
     probability = math.nan
     if fit.objective.delta is None and simulations:
-        probability = _ratio_probability(fit, optimum, ratio, (seed, simulations))
-    # Of a parameter at a bound the profile is calibrated as though it were free; a term that vanished has none.
-    unbound = Optimum.of(optimum.centred, optimum.free, ~optimum.centred.vanished(optimum.free))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        robust, bread = (np.diag(unbound.reported(m, known_only=True)) for m in (unbound.robust, unbound.bread))
-        likelihood_scale = robust / bread
+        probability = ratio_probability(fit, optimum, ratio, (seed, simulations))
     return Asymptotic(
-        law=fit.law,
-        estimate=fit.params,
+        fit=fit,
         covariances=MappingProxyType({name: optimum.reported(m, known_only=True) for name, m in free.items()}),
         degrees=MappingProxyType(degrees),
-        likelihood_scale=likelihood_scale,
         clusters=clusters if "cluster" in free else "",
         hessian_ratio=ratio,
         hessian_p=probability,
@@ -147,7 +128,7 @@ def _ratios(inside: NDArray[np.bool_], exact: Array, normal: Array) -> Array:
     return np.asarray(np.einsum("bi,bij,bj->b", weakest, exact * both, weakest) / np.maximum(values[:, 0], 1e-300))
 
 
-def _ratio_probability(fit: Fit, optimum: Optimum, ratio: float, seed_and_count: tuple[int, int]) -> float:
+def ratio_probability(fit: Fit, optimum: Optimum, ratio: float, seed_and_count: tuple[int, int]) -> float:
     """Share of tables simulated from the fit, normal noise of the residuals' size, with a ratio so far from one."""
     problem, n = optimum.centred.problem, len(fit.runs)
     sigma = math.sqrt(fit.objective_value * n / (n - len(optimum.free)))

@@ -110,9 +110,9 @@ def bootstrap(
     check_level(level)
     check_resamples(n_resamples)
     check_seed(seed)
-    _require_determined(fit)
+    require_determined(fit)
     grouping = choose_grouping(fit)
-    method, by = _method_and_unit(grouping, fit, method, by)
+    method, by = choose_resampling(grouping, fit, method, by)
     labels = group_labels(fit, by)
     if by != "row" and (count := int(labels.max()) + 1) < FEWEST_CLUSTERS:
         raise OptionError(
@@ -136,7 +136,7 @@ def check_resamples(n_resamples: int) -> None:
         raise OptionError(f"the number of resamples is {n_resamples} and must be at least {FEWEST}; 1000 are usual")
 
 
-def _require_determined(fit: Fit) -> None:
+def require_determined(fit: Fit) -> None:
     names = [name for name, verdict in fit.verdicts.items() if verdict is Verdict.NOT_DETERMINED]
     null = [name for name in names if not np.isfinite(fit.standard_errors[name]) and name not in fit.limits]
     vanished = [name for name in null if fit.law.parameter(name).is_coefficient and fit.params[name] == 0]
@@ -148,7 +148,7 @@ def _require_determined(fit: Fit) -> None:
         )
 
 
-def _method_and_unit(grouping: Grouping, fit: Fit, method: str | None, by: str | None) -> tuple[str, str]:
+def choose_resampling(grouping: Grouping, fit: Fit, method: str | None, by: str | None) -> tuple[str, str]:
     if method is None:
         method, by = ("cluster", by) if by not in (None, "row") else (grouping.bootstrap, grouping.by)
         by = by if method == "cluster" else "row"
@@ -167,14 +167,19 @@ def _samples(fit: Fit, drawn: _Drawn, level: float) -> Samples:
     draws = refits.centred.plain(replicates.free[replicates.usable])
     shares = dict(zip(refits.centred.free_names, replicates.at_bound(refits).tolist(), strict=True))
     piled = {name: share for name, share in shares.items() if share > PILE_UP}
-    limits = {
-        p.name: _one_sided(draws[:, names.index(p.name)], level)
-        for p in fit.law.parameters
-        if p.name in piled and not p.is_coefficient
-    }
+    limits = {}
+    for values, parameter in zip(draws.T, fit.law.parameters, strict=True):
+        if parameter.name in piled and not parameter.is_coefficient:
+            # One-sided, on the side away from the bound, at which most of the extreme values sit.
+            at_low = np.mean(values == values.min()) >= np.mean(values == values.max())
+            limits[parameter.name] = float(np.quantile(values, level if at_low else 1 - level))
+    doubts = [f"{share:.0%} of the replicates have {name} at a bound" for name, share in piled.items()]
+    n_rows, n_free = len(drawn.resampling.labels), len(refits.point)
+    if n_rows < FEWEST_ROWS * n_free:
+        doubts.append(f"{n_rows} rows for {n_free} parameters are so few that replicates scatter too little")
     corrections = {}
     if not piled and drawn.resampling.method in ("pairs", "cluster"):
-        corrections = _corrections(fit, drawn.resampling, draws)
+        corrections = bca_corrections(fit, drawn.resampling, draws)
     return Samples(
         law=fit.law,
         names=names,
@@ -183,13 +188,14 @@ def _samples(fit: Fit, drawn: _Drawn, level: float) -> Samples:
         estimate=fit.params,
         level=level,
         corrections=MappingProxyType(corrections),
-        reservations=MappingProxyType(_reservations(piled, drawn, names)),
+        # A pile-up at a bound bends the quantiles of all parameters.
+        reservations=MappingProxyType({name: " and ".join(doubts) for name in names if doubts}),
         diagnostics=MappingProxyType(_diagnostics(drawn, shares, limits)),
         warnings=tuple(_warnings(drawn, piled, limits)),
     )
 
 
-def _corrections(fit: Fit, resampling: Resampling, draws: Array) -> dict[str, tuple[float, float]]:
+def bca_corrections(fit: Fit, resampling: Resampling, draws: Array) -> dict[str, tuple[float, float]]:
     """Equations (1) and (2) for every parameter that varies."""
     left_out = refit(resampling.refits, jackknife_problem(resampling))
     if not left_out.converged.all():
@@ -203,22 +209,6 @@ def _corrections(fit: Fit, resampling: Resampling, draws: Array) -> dict[str, tu
         if np.ptp(draws[:, j]) > 0 and 0 < below < 1 and size > 0:
             found[name] = (float(ndtri(below)), float(np.sum(deviations[:, j] ** 3) / (6 * size**1.5)))
     return found
-
-
-def _one_sided(values: Array, level: float) -> float:
-    """The quantile on the side away from the bound, at which most of the extreme values sit."""
-    at_low = np.mean(values == values.min()) >= np.mean(values == values.max())
-    return float(np.quantile(values, level if at_low else 1 - level))
-
-
-def _reservations(piled: dict[str, float], drawn: _Drawn, names: tuple[str, ...]) -> dict[str, str]:
-    """What the replicates themselves say against their quantiles; it concerns every parameter, for a pile-up at a
-    bound bends all of them."""
-    doubts = [f"{share:.0%} of the replicates have {name} at a bound" for name, share in piled.items()]
-    n_rows, n_free = len(drawn.resampling.labels), len(drawn.resampling.refits.point)
-    if n_rows < FEWEST_ROWS * n_free:
-        doubts.append(f"{n_rows} rows for {n_free} parameters are so few that replicates scatter too little")
-    return dict.fromkeys(names, " and ".join(doubts)) if doubts else {}
 
 
 def _diagnostics(drawn: _Drawn, shares: dict[str, float], limits: dict[str, float]) -> dict[str, Any]:
@@ -260,17 +250,14 @@ def _warnings(drawn: _Drawn, piled: dict[str, float], limits: dict[str, float]) 
             )
         )
     for name, share in piled.items():
+        limit = f"; on the other side {name} ends at {limits[name]:.3g} (one-sided)" if name in limits else ""
         remarks.append(
             ScalefitWarning(
                 "replicates-at-bound",
                 f"{share:.0%} of the replicates have {name} at its bound, so that their quantiles are no confidence "
-                f"limits{_limit_text(limits.get(name), name)}.",
+                f"limits{limit}.",
                 "Say that the data leave the bound open, and read the profile where rows are independent.",
                 {"parameter": name, "share": share, "one_sided": limits.get(name)},
             )
         )
     return remarks
-
-
-def _limit_text(limit: float | None, name: str) -> str:
-    return "" if limit is None else f"; on the other side {name} ends at {limit:.3g} (one-sided)"

@@ -82,7 +82,7 @@ class Comparison:
             for name, (low, high) in intervals.items():
                 if method == self.default or name not in trusted:
                     continue
-                ratio, apart = _difference((low, high), trusted[name], self.fit.law.parameter(name).in_logs)
+                ratio, apart = difference((low, high), trusted[name], self.fit.law.parameter(name).in_logs)
                 if apart or not 1 / DISAGREE <= ratio <= DISAGREE:
                     found.append({"method": method, "parameter": name, "width_ratio": ratio, "apart": apart})
         return found
@@ -194,7 +194,7 @@ class _Collected:
         )
 
 
-def _difference(one: Interval, other: Interval, log: bool) -> tuple[float, bool]:
+def difference(one: Interval, other: Interval, log: bool) -> tuple[float, bool]:
     """Ratio of the widths (of ln c for coefficients), and whether one misses the centre of the other."""
     if log and min(*one, *other) > 0:
         one, other = (math.log(one[0]), math.log(one[1])), (math.log(other[0]), math.log(other[1]))

@@ -141,7 +141,7 @@ class Held:
         ends = [sign * e[j] for sign, e in ((1, lower), (-1, upper)) for j in np.flatnonzero(np.isfinite(e))]
         matrix, limits = np.array(rows).reshape(-1, len(point)), np.array(ends)
         found: Any = minimize(  # type: ignore[call-overload]
-            self._squared,
+            self.squared,
             start,
             jac=True,
             method="SLSQP",
@@ -157,7 +157,7 @@ class Held:
         )
         return float(found.fun), found.x
 
-    def _squared(self, zeta: Array) -> tuple[float, Array]:
+    def squared(self, zeta: Array) -> tuple[float, Array]:
         state = evaluate(self.refits.centred.problem, self._free(zeta)[None])
         factor = self.degrees / self.value
         if not np.isfinite(state.value[0]):

@@ -135,7 +135,7 @@ def _drawn(task: Task, method: str, samples: Samples) -> Answer:
     return Answer(intervals, samples, warnings=samples.warnings)
 
 
-def _bootstrap(task: Task, method: str) -> Answer:
+def run_bootstrap(task: Task, method: str) -> Answer:
     settings = task.settings
     draws = bootstrap(
         task.fit,
@@ -156,17 +156,17 @@ def _bootstrap(task: Task, method: str) -> Answer:
     )
 
 
-def _profile(task: Task, method: str) -> Answer:
+def run_profile(task: Task, method: str) -> Answer:
     report, profiles = task.report(method), {}
     for i, name in enumerate(task.names):
-        profiles[name] = profile(task.fit, name, task.settings.level, theory=task.theory)
+        profiles[name] = profile(task.fit, name, task.settings.level)
         if report is not None:
             report(i + 1, len(task.names))
     intervals = {name: found.interval for name, found in profiles.items()}
     return Answer({method: intervals}, profiles=profiles, warnings=task.theory.warnings)
 
 
-def _covariance(kind: str) -> Callable[[Task, str], Answer]:
+def by_theory(kind: str) -> Callable[[Task, str], Answer]:
     def run(task: Task, method: str) -> Answer:
         if kind not in task.theory.covariances:
             task.clusters()
@@ -178,7 +178,7 @@ def _covariance(kind: str) -> Callable[[Task, str], Answer]:
     return run
 
 
-def _mixed(task: Task, method: str) -> Answer:
+def run_mixed(task: Task, method: str) -> Answer:
     by = "shape" if task.grouping.by == "row" else task.grouping.by
     found = fit_mixed(task.fit, group_labels(task.fit, by))
     limits = {name: task.fit.constraints.limits(task.fit.law.parameter(name)) for name in task.names}
@@ -193,15 +193,15 @@ def _mixed(task: Task, method: str) -> Answer:
     return Answer({method: inside}, details=details)
 
 
-def _posterior(task: Task, method: str) -> Answer:
+def run_posterior(task: Task, method: str) -> Answer:
     return _drawn(task, method, sample_posterior(task.fit, seed=task.settings.seed, progress=task.report(method)))
 
 
-def _importance(task: Task, method: str) -> Answer:
+def run_importance(task: Task, method: str) -> Answer:
     return _drawn(task, method, importance_sample(task.fit, seed=task.settings.seed))
 
 
-def _importance_cluster(task: Task, method: str) -> Answer:
+def run_importance_cluster(task: Task, method: str) -> Answer:
     by = task.grouping.by
     if by in ("row", "run"):
         raise OptionError("it is for rows that depend within a shape")
@@ -229,23 +229,23 @@ METHODS: Mapping[str, Method] = MappingProxyType(
     {
         method.name: method
         for method in (
-            Method("pairs", "rows are independent", _bootstrap, "row", "rows", draws=True, fast=True),
+            Method("pairs", "rows are independent", run_bootstrap, "row", "rows", draws=True, fast=True),
             Method(
                 "cluster",
                 "runs (or shapes) are independent, at least 15 of them",
-                _bootstrap,
+                run_bootstrap,
                 "any",
                 "clusters",
                 draws=True,
                 fast=True,
                 failures=(_FLOOR_BY_SHAPE,),
             ),
-            Method("residual", "the law holds, all rows are equally noisy", _bootstrap, "row", "residuals", draws=True),
-            Method("wild", "the law holds, rows are independent", _bootstrap, "row", "signs", draws=True),
+            Method("residual", "the law holds, rows are equally noisy", run_bootstrap, "row", "residuals", draws=True),
+            Method("wild", "the law holds, rows are independent", run_bootstrap, "row", "signs", draws=True),
             Method(
                 "wild-cluster",
                 "the law holds, clusters are independent",
-                _bootstrap,
+                run_bootstrap,
                 "any",
                 "signs",
                 draws=True,
@@ -254,20 +254,18 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             Method(
                 "profile",
                 "the law holds, noise is normal and rows are independent; a robust penalty is calibrated",
-                _profile,
+                run_profile,
                 fast=True,
                 withheld_in_runs=True,
             ),
-            Method("wald", "as profile, and a parabola", _covariance("gauss-newton"), fast=True, withheld_in_runs=True),
-            Method("observed", "as profile, and a parabola", _covariance("observed"), withheld_in_runs=True),
-            Method("robust", "rows are independent, and many", _covariance("robust"), withheld_in_runs=True),
-            Method("cluster-robust", "clusters are independent, and many", _covariance("cluster"), "any"),
-            Method("mixed", "normal noise, and an effect that rows of a run or shape share", _mixed, "any", fast=True),
-            Method("posterior", "normal noise, a run effect, priors", _posterior, "run", draws=True),
-            Method("importance", "as posterior", _importance, "run", draws=True, fast=True),
-            Method(
-                "importance-cluster", "as posterior, an effect of the shape", _importance_cluster, "any", draws=True
-            ),
+            Method("wald", "as profile, and a parabola", by_theory("gauss-newton"), fast=True, withheld_in_runs=True),
+            Method("observed", "as profile, and a parabola", by_theory("observed"), withheld_in_runs=True),
+            Method("robust", "rows are independent, and many", by_theory("robust"), withheld_in_runs=True),
+            Method("cluster-robust", "clusters are independent, and many", by_theory("cluster"), "any"),
+            Method("mixed", "normal noise, an effect that rows of a run or shape share", run_mixed, "any", fast=True),
+            Method("posterior", "normal noise, a run effect, priors", run_posterior, "run", draws=True),
+            Method("importance", "as posterior", run_importance, "run", draws=True, fast=True),
+            Method("importance-cluster", "as posterior, by shape", run_importance_cluster, "any", draws=True),
         )
     }
 )

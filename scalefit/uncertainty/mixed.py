@@ -65,7 +65,7 @@ class VarianceComponents:
     shared: float
 
 
-class _Grouped:
+class Grouped:
     """Products with V_0^-1 = (I + rho Z Z')^-1 of whitened rows, whose groups never form an n x n matrix."""
 
     def __init__(self, roots: Array, labels: Labels) -> None:
@@ -90,7 +90,7 @@ class _Grouped:
         return np.asarray(rows - self.spread(self.sums(rows) * share[:, None]))
 
 
-def _restricted(rho: float, x: Array, y: Array, grouped: _Grouped) -> float:
+def restricted(rho: float, x: Array, y: Array, grouped: Grouped) -> float:
     """Minus twice the restricted likelihood of y = X beta + noise, profiled over beta and sigma."""
     white = grouped.root(np.column_stack([x, y]), rho)
     triangle = np.linalg.qr(white)[1]
@@ -100,12 +100,12 @@ def _restricted(rho: float, x: Array, y: Array, grouped: _Grouped) -> float:
     return float((len(y) - p) * math.log(max(rest, 1e-300)) + determinants)
 
 
-def _ratio(x: Array, y: Array, grouped: _Grouped) -> float:
+def _ratio(x: Array, y: Array, grouped: Grouped) -> float:
     """rho of the largest restricted likelihood."""
     found = minimize_scalar(
-        lambda log_rho: _restricted(math.exp(log_rho), x, y, grouped), bounds=LOG_RHO, options={"xatol": 1e-8}
+        lambda log_rho: restricted(math.exp(log_rho), x, y, grouped), bounds=LOG_RHO, options={"xatol": 1e-8}
     )
-    return math.exp(found.x) if found.fun < _restricted(0.0, x, y, grouped) else 0.0
+    return math.exp(found.x) if found.fun < restricted(0.0, x, y, grouped) else 0.0
 
 
 def variance_components(fit: Fit, labels: Labels) -> VarianceComponents:
@@ -120,11 +120,11 @@ def variance_components(fit: Fit, labels: Labels) -> VarianceComponents:
     optimum = fit.optimum
     roots = np.sqrt(optimum.weights)
     x, y = np.linalg.qr(optimum.matrix[:, optimum.inside] * roots[:, None])[0], optimum.residuals * roots
-    grouped = _Grouped(roots, labels)
-    return _components(_ratio(x, y, grouped), x, y, grouped)
+    grouped = Grouped(roots, labels)
+    return components_at(_ratio(x, y, grouped), x, y, grouped)
 
 
-def _components(rho: float, x: Array, y: Array, grouped: _Grouped) -> VarianceComponents:
+def components_at(rho: float, x: Array, y: Array, grouped: Grouped) -> VarianceComponents:
     white = grouped.root(np.column_stack([x, y]), rho)
     triangle = np.linalg.qr(white)[1]
     sigma = abs(float(triangle[-1, -1])) / math.sqrt(len(y) - x.shape[1])
@@ -182,7 +182,7 @@ def fit_mixed(fit: Fit, labels: Labels) -> Mixed:
         raise OptionError("no two rows belong to one group, so that there is nothing that they could share")
     centred, free = fit.optimum.centred, fit.optimum.free
     roots = np.sqrt(fit.optimum.weights)
-    grouped, problem = _Grouped(roots, labels), centred.problem
+    grouped, problem = Grouped(roots, labels), centred.problem
 
     def residuals(point: Array) -> Array:
         return np.asarray((problem.objective.transform(predict(problem, point[None])[0]) - problem.target) * roots)
@@ -216,20 +216,20 @@ def fit_mixed(fit: Fit, labels: Labels) -> Mixed:
         rho = _ratio(x, residuals(free), grouped)
         last, log_rho = log_rho, math.log(max(rho, math.exp(LOG_RHO[0])))
         if abs(log_rho - last) < SAME_LOG_RHO:
-            return _with_errors(centred, free, rho, grouped, residuals(free))
+            return with_errors(centred, free, rho, grouped, residuals(free))
         free = estimate(free, rho)
     raise FitError("estimate and variance components of the random intercept did not come to agree", partial=fit)
 
 
-def _with_errors(centred: CentredLaw, free: Array, rho: float, grouped: _Grouped, residuals: Array) -> Mixed:
+def with_errors(centred: CentredLaw, free: Array, rho: float, grouped: Grouped, residuals: Array) -> Mixed:
     """Equation (2) at the estimate."""
     law, inside = centred.law, ~centred.at_bound(free)
     x, triangle = np.linalg.qr((jacobian(centred.problem, free) * grouped.roots[:, None])[:, inside])
     lengths = np.abs(np.diag(triangle))
     if lengths.min() <= 1e-10 * lengths.max():
         raise FitError("the data do not determine every parameter of the law with a random intercept")
-    components = _components(rho, x, residuals, grouped)
-    variances, degrees = _kenward_roger(x, rho, components.row**2, grouped)
+    components = components_at(rho, x, residuals, grouped)
+    variances, degrees = kenward_roger(x, rho, components.row**2, grouped)
     with np.errstate(invalid="ignore", divide="ignore"):
         # l' theta = (l' R^-1) (R theta), and Q has orthonormal columns whatever the units.
         contrasts = np.linalg.solve(triangle.T, centred.reporting_jacobian(free)[:, inside].T).T
@@ -244,7 +244,7 @@ def _with_errors(centred: CentredLaw, free: Array, rho: float, grouped: _Grouped
     )
 
 
-def _kenward_roger(x: Array, rho: float, variance: float, grouped: _Grouped) -> tuple[Array, Callable[[Array], float]]:
+def kenward_roger(x: Array, rho: float, variance: float, grouped: Grouped) -> tuple[Array, Callable[[Array], float]]:
     """Phi_A of equation (2), and nu of a contrast."""
     n, p = x.shape
     if rho == 0:  # one component: the classical interval

@@ -29,8 +29,8 @@ from scipy.special import stdtrit
 
 from scalefit.errors import OptionError
 from scalefit.fitting.centred import CentredLaw
+from scalefit.fitting.covariance import Optimum
 from scalefit.fitting.solver import solve
-from scalefit.uncertainty.asymptotic import Asymptotic, asymptotic
 from scalefit.uncertainty.samples import check_level
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Profile:
     calibration: str
 
 
-def profile(fit: Fit, name: str, level: float = 0.95, *, theory: Asymptotic | None = None) -> Profile:
+def profile(fit: Fit, name: str, level: float = 0.95) -> Profile:
     """Profile one parameter of a fitted law.
 
     Parameters
@@ -88,8 +88,6 @@ def profile(fit: Fit, name: str, level: float = 0.95, *, theory: Asymptotic | No
     name : str
         A free parameter of the law; of tied exponents any.
     level : float
-    theory : Asymptotic, optional
-        Of this fit, where it is known already.
 
     Raises
     ------
@@ -102,10 +100,9 @@ def profile(fit: Fit, name: str, level: float = 0.95, *, theory: Asymptotic | No
     target = fit.constraints.ties.get(name, name)
     if target in fit.constraints.fixed:
         raise OptionError(f"{name} is fixed at {fit.params[name]:g}; there is nothing to profile")
-    parameter, theory = fit.law.parameter(target), theory or asymptotic(fit, simulations=0)
+    parameter, scale = fit.law.parameter(target), likelihood_scale(fit, target)
     # A parameter at its bound was estimated too: the profile lets it leave.
     degrees = len(fit.runs) - len(fit.optimum.free)
-    scale = float(theory.likelihood_scale[theory.names.index(target)])
 
     def squared(value: float, near: Any) -> tuple[float, Any]:
         fixed = {target: float(parameter.outer(value))}
@@ -133,6 +130,16 @@ def profile(fit: Fit, name: str, level: float = 0.95, *, theory: Asymptotic | No
         ends_at_bounds=not parameter.is_exponent or target in fit.constraints.bounds,
     )
     return curve.profile(name, fit.params[name], level, "F" if fit.objective.delta is None else "sandwich")
+
+
+def likelihood_scale(fit: Fit, name: str) -> float:
+    """lambda of equation (2), of a parameter at a bound as though it were free."""
+    free, centred = fit.optimum.free, fit.optimum.centred
+    unbound = Optimum.of(centred, free, ~centred.vanished(free))
+    i = fit.law.parameter_names.index(name)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        robust, bread = (unbound.reported(m, known_only=True)[i, i] for m in (unbound.robust, unbound.bread))
+        return float(robust / bread)
 
 
 class Curve:

@@ -189,6 +189,21 @@ class Resampling:
             weights = weights * self.problem.weights
         return replace(self.problem, weights=weights / weights.mean(axis=1, keepdims=True))
 
+    def degenerate(self, counts: Array) -> NDArray[np.bool_]:
+        """Which resamples cannot determine the law: too few distinct rows, or levels of a column."""
+        present = counts[:, self.labels] > 0
+        problem = self.problem
+        found: NDArray[np.bool_] = present.sum(axis=1) <= len(self.refits.point)
+        for k, logs in enumerate(problem.logs):
+            levels, codes = np.unique(logs, return_inverse=True)
+            owner = problem.owners[k]
+            alone = np.count_nonzero(problem.owners == owner) == 1  # a product varies with its other columns too
+            needed = 1 + int(alone and problem.expand[owner].any()) + int(problem.expand[problem.n_terms + 1 + k].any())
+            if len(levels) < MANY_LEVELS:
+                kept = (present @ (codes[:, None] == np.arange(len(levels)))) > 0
+                found |= kept.sum(axis=1) < min(needed, len(levels))
+        return found
+
     def redrawn(self, errors: Array) -> Problem:
         """The problems with (B, n) new errors about the fitted law."""
         return replace(self.problem, target=self.fitted + errors)
@@ -223,7 +238,7 @@ def draw_chunk(job: tuple[Resampling, np.random.SeedSequence, int]) -> Replicate
     n, n_units = len(resampling.labels), resampling.n_units
     if resampling.method in ("pairs", "cluster"):
         counts = rng.multinomial(n_units, np.full(n_units, 1 / n_units), size=size).astype(np.float64)
-        degenerate = _degenerate(resampling, counts)
+        degenerate = resampling.degenerate(counts)
         # A degenerate resample is replaced by the table itself: its answer is thrown away.
         problem = resampling.reweighted(np.where(degenerate[:, None], 1.0, counts))
         replicates = refit(resampling.refits, problem, int(rng.integers(2**63)))
@@ -236,23 +251,6 @@ def draw_chunk(job: tuple[Resampling, np.random.SeedSequence, int]) -> Replicate
         signs = rng.choice([-1.0, 1.0], size=(size, n_units))
         errors = resampling.errors * signs[:, resampling.labels]
     return refit(resampling.refits, resampling.redrawn(errors), int(rng.integers(2**63)))
-
-
-def _degenerate(resampling: Resampling, counts: Array) -> NDArray[np.bool_]:
-    """Which resamples cannot determine the law: too few distinct rows, or levels of a column."""
-    present = counts[:, resampling.labels] > 0
-    problem = resampling.problem
-    n_terms, n_free = problem.n_terms, len(resampling.refits.point)
-    degenerate: NDArray[np.bool_] = present.sum(axis=1) <= n_free
-    for k, logs in enumerate(problem.logs):
-        levels, codes = np.unique(logs, return_inverse=True)
-        owner = problem.owners[k]
-        alone = np.count_nonzero(problem.owners == owner) == 1  # a product varies with its other columns too
-        needed = 1 + int(alone and problem.expand[owner].any()) + int(problem.expand[n_terms + 1 + k].any())
-        if len(levels) < MANY_LEVELS:
-            kept = (present @ (codes[:, None] == np.arange(len(levels)))) > 0
-            degenerate |= kept.sum(axis=1) < min(needed, len(levels))
-    return degenerate
 
 
 def jackknife_problem(resampling: Resampling) -> Problem:

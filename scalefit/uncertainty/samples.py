@@ -107,7 +107,9 @@ class Samples:
         return len(self.draws)
 
     def __getitem__(self, name: str) -> Array:
-        return self.draws[:, self._index(name)]
+        if name not in self.names:
+            raise OptionError(f"there are no draws of {name!r}; there are {', '.join(self.names)}")
+        return self.draws[:, self.names.index(name)]
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -260,12 +262,6 @@ class Samples:
             diagnostics=header["diagnostics"],
             warnings=tuple(ScalefitWarning(**w) for w in header["warnings"]),
         )
-
-    def _index(self, name: str) -> int:
-        try:
-            return self.names.index(name)
-        except ValueError:
-            raise OptionError(f"there are no draws of {name!r}; there are {', '.join(self.names)}") from None
 
 
 def to_arviz(samples: Samples) -> Any:

@@ -111,21 +111,16 @@ class Task:
         by, asked = self.grouping.by, self.settings.by
         if asked == "row":
             raise OptionError("rows are taken one by one, as asked")
-        if by == "row" and self._has_shapes():
-            return "shape"
         if by == "row":
+            if any(name != "tokens" for name in self.fit.law.columns):
+                labels = group_labels(self.fit, "shape")
+                if FEWEST_CLUSTERS <= int(labels.max()) + 1 < len(labels):
+                    return "shape"
             raise OptionError(f"there are no {FEWEST_CLUSTERS} runs or shapes that rows share")
         if self.grouping.n_groups < FEWEST_CLUSTERS:
             few = f"{self.grouping.n_groups} {by}s are too few to resample ({FEWEST_CLUSTERS} needed)"
             raise OptionError(few if asked is None else f"there are fewer than {FEWEST_CLUSTERS} clusters by {by}")
         return by
-
-    def _has_shapes(self) -> bool:
-        try:
-            labels = group_labels(self.fit, "shape")
-        except OptionError:
-            return False
-        return FEWEST_CLUSTERS <= int(labels.max()) + 1 < len(labels)
 
 
 @dataclass(frozen=True, eq=False)

@@ -83,7 +83,7 @@ def test_intervals_are_students_and_symmetric_in_ln_c(theory):
     low, high = theory.interval("c_depth", "cluster", 0.9)
     half = stats.t.ppf(0.95, theory.degrees["cluster"]) * theory.standard_error("c_depth", "cluster")
     assert (low, high) == pytest.approx(
-        (theory.estimate["c_depth"] * np.exp(-half), theory.estimate["c_depth"] * np.exp(half))
+        (theory.fit.params["c_depth"] * np.exp(-half), theory.fit.params["c_depth"] * np.exp(half))
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kstest, t
 
 import scalefit as sf
-from scalefit.uncertainty.posterior.importance import _resampled, importance_sample
+from scalefit.uncertainty.posterior.importance import importance_sample, resampled
 from scalefit.uncertainty.posterior.priors import LogNormal, Normal, Uniform
 from scalefit.uncertainty.samples import to_arviz
 
@@ -96,7 +96,7 @@ def test_heavy_tails_are_seen(chinchilla):
 
 def test_resampling_keeps_expected_counts():
     weights = np.array([0.5, 0.25, 0.2, 0.05])
-    chosen = _resampled(weights, 1000, np.random.default_rng(0))
+    chosen = resampled(weights, 1000, np.random.default_rng(0))
     assert np.abs(np.bincount(chosen, minlength=4) - 1000 * weights).max() <= 1
     assert not np.all(np.diff(chosen) >= 0)
 

@@ -14,7 +14,7 @@ from scalefit.fitting.fit import fit
 from scalefit.laws.constraints import Constraints
 from scalefit.runs import Runs
 from scalefit.uncertainty.groups import group_labels
-from scalefit.uncertainty.mixed import _components, _Grouped, _restricted, fit_mixed, variance_components
+from scalefit.uncertainty.mixed import Grouped, components_at, fit_mixed, restricted, variance_components
 
 
 def grouped_line(sizes: list[int], within: bool, seed: int = 3) -> tuple[Runs, np.ndarray]:
@@ -117,12 +117,12 @@ def test_public_tables_have_their_components(chin203_fit, table, by, rho, shared
     """Found by an independent implementation, which adds - ln rho to half of the restricted likelihood's."""
     fitted = chin203_fit if table == "chinchilla" else fit(load_dataset(table))
     x, y = np.linalg.qr(fitted.optimum.matrix)[0], fitted.optimum.residuals
-    grouped = _Grouped(np.ones(len(y)), group_labels(fitted, by))
+    grouped = Grouped(np.ones(len(y)), group_labels(fitted, by))
     found = optimize.minimize_scalar(
-        lambda log_rho: _restricted(math.exp(log_rho), x, y, grouped) - log_rho, bounds=(-3, 1), options={"xatol": 1e-8}
+        lambda log_rho: restricted(math.exp(log_rho), x, y, grouped) - log_rho, bounds=(-3, 1), options={"xatol": 1e-8}
     )
     assert math.exp(found.x) == pytest.approx(rho, abs=1e-5 if by == "shape" else 2e-3)
-    components = _components(math.exp(found.x), x, y, grouped)
+    components = components_at(math.exp(found.x), x, y, grouped)
     assert (100 * components.shared, 100 * components.row) == pytest.approx((shared, row), abs=6e-4)
     without = variance_components(fitted, group_labels(fitted, by))
     assert 0.9 * shared < 100 * without.shared < shared

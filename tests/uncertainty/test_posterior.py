@@ -15,7 +15,7 @@ import scalefit as sf
 from scalefit.uncertainty.posterior.conditional import Conditional
 from scalefit.uncertainty.posterior.diagnostics import chain_diagnostics, is_check
 from scalefit.uncertainty.posterior.importance import importance_sample
-from scalefit.uncertainty.posterior.posterior import _autocorrelation_times, sample_posterior
+from scalefit.uncertainty.posterior.posterior import autocorrelation_times, sample_posterior
 from scalefit.uncertainty.posterior.priors import Normal
 from scalefit.uncertainty.samples import to_arviz
 
@@ -213,9 +213,9 @@ def test_effective_size_of_an_autoregressive_chain():
 def test_a_walker_that_never_moved_is_no_reason_to_stop():
     rng = np.random.default_rng(3)
     values = rng.standard_normal((4, 100, 16, 1))
-    assert _autocorrelation_times(values)[0] < 2
+    assert autocorrelation_times(values)[0] < 2
     values[0, :, 0] = 0.5
-    assert _autocorrelation_times(values)[0] == 100
+    assert autocorrelation_times(values)[0] == 100
 
 
 KILLED = """

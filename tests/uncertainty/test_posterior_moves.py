@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scalefit.uncertainty.posterior.diagnostics import chain_diagnostics
-from scalefit.uncertainty.posterior.posterior import _moves
+from scalefit.uncertainty.posterior.posterior import moves
 
 DIM, WALKERS, STEPS, SD = 7, 32, 6000, 0.1
 
@@ -31,7 +31,7 @@ def relative_sd(chain):
 
 
 def test_our_moves_have_the_right_variance():
-    ratio, error = relative_sd(draw_normal(_moves(), seed=1))
+    ratio, error = relative_sd(draw_normal(moves(), seed=1))
     assert error < 0.01
     assert ratio == pytest.approx(1.0, abs=4 * error)
 

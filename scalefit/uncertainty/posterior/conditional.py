@@ -88,9 +88,9 @@ class Conditional:
             weights = target.likelihood.reweighting(white[:, -1], phi[:, n_alphas:])
             weighted = white * weights[:, None] if isinstance(weights, np.ndarray) else white
             products = np.matmul(weighted, white[:, :-1].transpose(0, 2, 1))
-        return self._newton_step(start, products[:, :-1], products[:, -1])
+        return self.newton_step(start, products[:, :-1], products[:, -1])
 
-    def _newton_step(self, start: Array, matrix: Array, gradient: Array) -> tuple[Array, Array]:
+    def newton_step(self, start: Array, matrix: Array, gradient: Array) -> tuple[Array, Array]:
         expand = self._expand
         prior = 1 / self.target.priors.typical_loss**2
         matrix = expand.T @ matrix @ expand + prior * np.eye(self.n_linear)

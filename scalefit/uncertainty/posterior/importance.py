@@ -111,7 +111,7 @@ def importance_sample(
         raise FitError("hardly any point of the importance sampler lies within the bounds; take sample_posterior")
     weights, khat = smooth_weights(log_weights)
     effective = float(1 / (weights @ weights))
-    chosen = points[_resampled(weights, n_draws, rng)]
+    chosen = points[resampled(weights, n_draws, rng)]
     names = varying_names(target)
     influence, open_names = prior_influence(target, chosen, names)
     doubt = ScalefitWarning(
@@ -140,7 +140,7 @@ def importance_sample(
     )
 
 
-def _resampled(weights: Array, n_draws: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def resampled(weights: Array, n_draws: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Indices drawn by weight, systematically (Kitagawa 1996): each appears its expected number of times, +- 1."""
     places = (np.arange(n_draws) + rng.random()) / n_draws
     chosen = np.searchsorted(np.cumsum(weights), places)
@@ -197,7 +197,7 @@ def build_proposal(target: Target, start: Array) -> Proposal:
         The fit.
     """
     conditional = build_conditional(target, start)
-    phi_start = _moved_inside(target, start)[conditional.n_linear :]
+    phi_start = moved_inside(target, start)[conditional.n_linear :]
 
     def log_marginal(phi: Array) -> Array:
         beta, factor = conditional.normal(phi)
@@ -205,7 +205,7 @@ def build_proposal(target: Target, start: Array) -> Proposal:
         density = target.log_likelihood(points) + _log_smooth_prior(target, points)
         return np.asarray(density - _half_log_determinant(factor))
 
-    mode, precision = _mode(log_marginal, phi_start, _first_scales(target, start))
+    mode, precision = find_mode(log_marginal, phi_start, _first_scales(target, start))
     return Proposal(conditional, mode, np.asarray(np.linalg.cholesky(_inverse(precision)), dtype=np.float64))
 
 
@@ -217,7 +217,7 @@ def _log_smooth_prior(target: Target, points: Array) -> Array:
     return np.asarray(target.prior_densities(arguments)[:, n_linear:].sum(axis=1) + log_scales.sum(axis=1))
 
 
-def _moved_inside(target: Target, start: Array) -> Array:
+def moved_inside(target: Target, start: Array) -> Array:
     """The start with exponents at a bound moved off it, so that differences can be taken."""
     problem, moved = target.centred.problem, start.copy()
     for j in range(problem.n_linear, target.n_free):
@@ -236,7 +236,7 @@ def _first_scales(target: Target, start: Array) -> Array:
     return scales
 
 
-def _mode(density: Callable[[Array], Array], start: Array, scales: Array) -> tuple[Array, Array]:
+def find_mode(density: Callable[[Array], Array], start: Array, scales: Array) -> tuple[Array, Array]:
     """Mode of a smooth ln density and its precision there, by Newton steps on finite differences.
 
     All points of a step are evaluated in one call. Steps are measured in the standard deviations of the last

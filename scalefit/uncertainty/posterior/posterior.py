@@ -119,11 +119,11 @@ def sample_posterior(
     digest = fingerprint(conditional, seed, n_ensembles, n_walkers, THIN, SEGMENT)
     chains = load_chains(path, digest) if path else []
     if not chains:
-        chains = _first_chains(conditional, start, n_ensembles, n_walkers, seed)
+        chains = first_chains(conditional, start, n_ensembles, n_walkers, seed)
     saved = len(chains[0])
     try:
-        while (found := _convergence(conditional, chains, max_steps)) is None:
-            chains = [chain.followed_by(_advanced(conditional, chain)) for chain in chains]
+        while (found := convergence_at(conditional, chains, max_steps)) is None:
+            chains = [chain.followed_by(advanced(conditional, chain)) for chain in chains]
             if progress is not None:
                 progress(_n_steps(chains), max_steps)
             if path and len(chains[0]) - saved >= max(SEGMENT, 0.1 * saved):
@@ -135,7 +135,7 @@ def sample_posterior(
     return _samples(fit, conditional, chains, found)
 
 
-def _first_chains(conditional: Conditional, start: Array, n_ensembles: int, n_walkers: int, seed: int) -> list[Chain]:
+def first_chains(conditional: Conditional, start: Array, n_ensembles: int, n_walkers: int, seed: int) -> list[Chain]:
     """Chains of one stored step: the starting points, drawn anew for each ensemble."""
     target = conditional.target
     proposal = build_proposal(target, start)
@@ -154,7 +154,7 @@ def _start(target: Target, start: Array, proposal: Proposal, n_walkers: int, rng
     """Starting points from the curvature of the posterior at its mode, the Bayesian form of the fit's covariance."""
     found = np.empty((0, target.n_dim))
     for attempt in range(20):
-        points = proposal.draw(4 * n_walkers, rng)[0] if attempt < 10 else _around(target, start, 4 * n_walkers, rng)
+        points = proposal.draw(4 * n_walkers, rng)[0] if attempt < 10 else around(target, start, 4 * n_walkers, rng)
         possible = np.isfinite(points).all(axis=1) & np.isfinite(target.log_posterior(points))
         found = np.concatenate([found, points[possible]])
         if len(found) >= n_walkers:
@@ -165,7 +165,7 @@ def _start(target: Target, start: Array, proposal: Proposal, n_walkers: int, rng
     )
 
 
-def _around(target: Target, start: Array, n_points: int, rng: np.random.Generator) -> Array:
+def around(target: Target, start: Array, n_points: int, rng: np.random.Generator) -> Array:
     """Points around the fit, for tables that do not determine the law, where the curvature says nothing."""
     sizes = np.where(np.arange(target.n_dim) < target.n_free, 0.1 * np.abs(start) + 0.01, 0.3)
     points = start + sizes * rng.standard_normal((n_points, target.n_dim))
@@ -176,12 +176,12 @@ def _around(target: Target, start: Array, n_points: int, rng: np.random.Generato
     return points
 
 
-def _advanced(conditional: Conditional, chain: Chain) -> Chain:
+def advanced(conditional: Conditional, chain: Chain) -> Chain:
     """Continue a chain by one segment, from its own random state."""
     import emcee
 
     _, n_walkers, n_dim = chain.coords.shape
-    sampler = emcee.EnsembleSampler(n_walkers, n_dim, conditional.log_posterior, moves=_moves(), vectorize=True)
+    sampler = emcee.EnsembleSampler(n_walkers, n_dim, conditional.log_posterior, moves=moves(), vectorize=True)
     # emcee's wrapper answers any exception, Ctrl-C included, by printing all walkers to standard output.
     sampler.log_prob_fn = conditional.log_posterior
     state = emcee.State(chain.coords[-1], log_prob=chain.log_prob[-1], random_state=chain.random_state)
@@ -189,13 +189,13 @@ def _advanced(conditional: Conditional, chain: Chain) -> Chain:
     return Chain(sampler.get_chain(), sampler.get_log_prob(), sampler.backend.accepted, end.random_state)
 
 
-def _moves() -> list[tuple[Any, float]]:
+def moves() -> list[tuple[Any, float]]:
     import emcee
 
     return [(emcee.moves.DEMove(), 0.9), (emcee.moves.DEMove(gamma0=1.0), 0.1)]
 
 
-def _convergence(conditional: Conditional, chains: list[Chain], max_steps: int) -> Convergence | None:
+def convergence_at(conditional: Conditional, chains: list[Chain], max_steps: int) -> Convergence | None:
     """Diagnose the chains at a check and at the limit; None where they go on."""
     at_limit = _n_steps(chains) >= max_steps
     if not (at_limit or is_check(len(chains[0]) - 1, FIRST_CHECK, SEGMENT)):
@@ -204,7 +204,7 @@ def _convergence(conditional: Conditional, chains: list[Chain], max_steps: int) 
     coords = _kept(chains)
     values = target.plain(conditional.unsheared(coords.reshape(-1, target.n_dim))).reshape(*coords.shape[:3], -1)
     values = values[..., [target.names.index(name) for name in names]]
-    found = assess(values, THIN * _autocorrelation_times(values), names, THIN * coords.shape[1])
+    found = assess(values, THIN * autocorrelation_times(values), names, THIN * coords.shape[1])
     return found if at_limit or not found.missing else None
 
 
@@ -218,7 +218,7 @@ def _kept(chains: list[Chain]) -> Array:
     return np.stack([chain.coords[first:] for chain in chains])
 
 
-def _autocorrelation_times(values: Array) -> Array:
+def autocorrelation_times(values: Array) -> Array:
     """Integrated autocorrelation times in stored steps, averaged over all walkers (Sokal 1997).
 
     At least one; the length of the chain where a walker never moved.

@@ -198,10 +198,16 @@ def build_target(
         )
     typical = float(np.exp(np.log(fit.runs["loss"]).mean()))
     noise_unit = 1.0 if objective.log else typical
-    _require_noise(fit, noise_unit)
+    largest = float(np.abs(fit.residuals).max())
+    if largest < NOISE_FREE * noise_unit:
+        raise FitError(
+            f"{fit.runs.origin.name}: the law meets every row within {largest:.0e}, so that there is no noise whose "
+            "size could be drawn; a posterior needs measured losses",
+            partial=fit,
+        )
     labels = group_labels(fit, by)
     shared = len(np.unique(labels)) < len(labels)
-    chosen = _noise(fit, noise, by if shared else "")
+    chosen = choose_noise(fit, noise, by if shared else "")
     centred = CentredLaw.of(fit)
     first_rows = _NO_RUNS
     if shared:
@@ -213,20 +219,14 @@ def build_target(
     likelihood = Likelihood(chosen, root_weights, f"sigma_{by}" if shared else "", first_rows)
     target = Target(centred, likelihood, Priors(priors or {}, typical, noise_unit))
     target.priors.require_known(target.prior_names)
-    return _with_signed_priors(target)
+    for name, low in zip(target.prior_names, problem.lower[: problem.n_linear], strict=False):
+        # A coefficient or L0 whose bounds reach below zero has a prior that does so too.
+        if low < 0:
+            target = replace(target, priors=target.priors.signed(name))
+    return target
 
 
-def _require_noise(fit: Fit, unit: float) -> None:
-    largest = float(np.abs(fit.residuals).max())
-    if largest < NOISE_FREE * unit:
-        raise FitError(
-            f"{fit.runs.origin.name}: the law meets every row within {largest:.0e}, so that there is no noise whose "
-            "size could be drawn; a posterior needs measured losses",
-            partial=fit,
-        )
-
-
-def _noise(fit: Fit, asked: str | None, shared_by: str) -> Noise:
+def choose_noise(fit: Fit, asked: str | None, shared_by: str) -> Noise:
     """The noise asked for, or that which suits the objective, if it can be had with the effect."""
     if asked not in (None, *Noise):
         raise OptionError(f"unknown noise {asked!r}; choose {' or '.join(Noise)}")
@@ -237,16 +237,6 @@ def _noise(fit: Fit, asked: str | None, shared_by: str) -> Noise:
             f"has no closed form; take noise gaussian, keep one row of each, or trust the bootstrap by {shared_by}"
         )
     return noise
-
-
-def _with_signed_priors(target: Target) -> Target:
-    """Let a coefficient or L0 whose bounds reach below zero have a prior that does so too."""
-    priors = target.priors
-    n_linear = target.centred.problem.n_linear
-    for name, low in zip(target.prior_names, target.centred.problem.lower[:n_linear], strict=False):
-        if low < 0:
-            priors = priors.signed(name)
-    return Target(target.centred, target.likelihood, priors)
 
 
 def varying_names(target: Target) -> tuple[str, ...]:
