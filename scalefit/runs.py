@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Runs"]
 
+_SHAPE = ("width", "depth")
+
 
 @dataclass(frozen=True, eq=False)
 class Runs:
@@ -265,7 +267,12 @@ class Runs:
 
     def _unknown(self, name: str) -> DataError:
         hints = [warning.action for warning in self.warnings if warning.numbers.get("role") == name]
-        remedy = hints[0] if hints else f"give it with --column {name}=COLUMN, or {name}=NUMBER if all rows share it"
+        whole = [warning.action for warning in self.warnings if "--law" in warning.action]
+        remedy = f"give it with --column {name}=COLUMN, or {name}=NUMBER if all rows share it"
+        if hints or (whole and name in _SHAPE):
+            remedy = [*hints, *whole][0]
+        elif name in _SHAPE and {"params", "tokens"} <= set(self.columns):
+            remedy = f"fit the law of its size and tokens with --law params+tokens, or {remedy}"
         return DataError(
             f"{self.origin.name} has no column {name!r}{did_you_mean(name, self.columns)}; its columns are "
             f"{', '.join(self.columns)}; {remedy[0].lower()}{remedy[1:].rstrip('.')}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -11,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.errors import DataError, ScalefitWarning
+from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.expressions import evaluate, names_in
 from scalefit.ingest.columns import Roles, find_roles
 from scalefit.ingest.grid import Grid, frozen
-from scalefit.ingest.names import ROLES, groups_of
+from scalefit.ingest.names import ROLES, groups_of, normal_name
 from scalefit.ingest.numbers import MISSING, Locale, gather, looks_numeric, parse_column, plain_numbers, tells_marks
 from scalefit.ingest.options import ReadOptions, to_nats
 from scalefit.ingest.table import Origin, Table
@@ -79,6 +80,12 @@ def build_table(grid: Grid, options: ReadOptions, sha256: str = "") -> Table:
     if loss is None or loss.is_text:
         state = "is missing" if loss is None else "holds no numbers"
         raise DataError(f"{grid.name}: the column loss {state}; choose one with --loss COLUMN")
+    logs = [name for name in loss.inputs if re.match(r"log|ln_", normal_name(re.split(r"[./]", name)[-1]))]
+    if logs and (re.search(r"\blog\d*\(", loss.definition) or options.loss_unit in {"perplexity", "ppl"}):
+        raise OptionError(
+            f"{grid.name}: the loss would be the logarithm of {logs[0]}, which is one already; take it as it is with "
+            f"--loss {shlex.quote(logs[0])}"
+        )
     unit = grid.loss_unit or "nats per token"
     if options.loss_unit is not None:
         values, unit = to_nats(loss.values, options.loss_unit)

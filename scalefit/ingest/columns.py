@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.expressions import did_you_mean, names_in, reference
@@ -93,7 +95,8 @@ def _without_idle_columns(grid: Grid) -> Grid:
     }
     grid = grid.without(counters, "row counter")
     empty = {i for i, c in enumerate(grid.columns) if not grid.own and c.dtype == object and not c.any()}
-    return grid.without(empty, "empty")
+    names = tuple(grid.names[i] for i in sorted(empty))
+    return replace(grid.without(empty, "empty"), empty=names)
 
 
 def _loss_named(name: str, grid: Grid, definitions: Mapping[str, str]) -> str:
@@ -117,8 +120,7 @@ def _one_of(found: list[str], role: str, grid: Grid) -> tuple[str | None, Scalef
     if len(found) <= 1:
         return (found[0] if found else None), None
     first = grid.column(found[0])
-    others = [grid.column(name) for name in found[1:]]
-    if all(np.array_equal(first, c, equal_nan=first.dtype == c.dtype == np.float64) for c in others):
+    if all(_equal(first, grid.column(name)) for name in found[1:]):
         return found[0], None
     listed, remedy = ", ".join(found), f"choose one with --column {shlex.quote(f'{role}={found[0]}')}"
     if role in _MUST_BE_CLEAR:
@@ -171,16 +173,25 @@ def _loss_column(grid: Grid, taken: set[str]) -> str:
     if grid.loss is not None:
         return grid.loss
     found = [grid.names[i] for i in loss_candidates(grid.names) if grid.names[i] not in taken]
-    if len(found) == 1:
+    if found and all(_equal(grid.column(found[0]), grid.column(name)) for name in found[1:]):
         return found[0]
     if found:
-        best = next((name for name in found if "val" in name.lower() or "eval" in name.lower()), found[0])
+        best = next((name for name in found if {"val", "eval"} & set(normal_name(name).split("_"))), found[0])
         raise DataError(
             f"{grid.name} has {len(found)} columns that may be the loss: {', '.join(found)}; "
             f"choose one with --loss, for example --loss {shlex.quote(best)}"
         )
+    known = f"its columns are {', '.join(grid.names)}"
+    empty = [name for name in grid.empty if loss_candidates((name,))]
+    if empty:
+        raise DataError(f"{grid.name}: the column {empty[0]} is empty; {known}; choose another with --loss COLUMN")
     for name in grid.names:
         last = normal_name(name.replace("/", ".").split(".")[-1])
+        if last in {"log_loss", "logloss"}:
+            raise DataError(
+                f"{grid.name}: {name} may be the log loss, a loss in nats, or the logarithm of a loss; say "
+                f"--loss {shlex.quote(name)} or --column {shlex.quote(f'loss=exp({reference(name)})')}"
+            )
         unit = next((unit for word, unit in DISGUISED_LOSS.items() if last == word or last.endswith(f"_{word}")), None)
         if unit is not None:
             raise DataError(
@@ -188,10 +199,15 @@ def _loss_column(grid: Grid, taken: set[str]) -> str:
                 f"if it is, say --loss {shlex.quote(name)} --loss-unit {unit}"
                 + (f" or --column {shlex.quote(f'loss=log({reference(name)})')}" if unit == "perplexity" else "")
             )
-    raise DataError(
-        f"{grid.name} has no loss column{did_you_mean('loss', grid.names)}; its columns are "
-        f"{', '.join(grid.names)}; choose one with --loss COLUMN"
-    )
+    near = [name for name in grid.names if name in {"L", "l"} or "los" in name.lower()]
+    if near:
+        option = f"--loss {shlex.quote(near[0])}"
+        raise DataError(f"{grid.name} has no loss column; {known}; if {near[0]} is the loss, say {option}")
+    raise DataError(f"{grid.name} has no loss column; {known}; choose one with --loss COLUMN")
+
+
+def _equal(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    return bool(np.array_equal(a, b, equal_nan=a.dtype == b.dtype == np.float64))
 
 
 def _without_replaced(grid: Grid, by_column: dict[str, str], definitions: dict[str, str]) -> Grid:

@@ -185,6 +185,8 @@ class Grid:
     loss_unit : str
         Unit that an own file states for its loss.
     ignored : tuple of str
+    empty : tuple of str
+        Names among these of columns without an entry.
     warnings : tuple of ScalefitWarning
     """
 
@@ -198,6 +200,7 @@ class Grid:
     own: bool = False
     loss_unit: str = ""
     ignored: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
     warnings: tuple[ScalefitWarning, ...] = ()
 
     def __len__(self) -> int:

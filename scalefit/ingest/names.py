@@ -9,6 +9,8 @@ from scalefit.errors import DataError, OptionError
 
 __all__ = [
     "DISGUISED_LOSS",
+    "HINTS",
+    "LETTERS",
     "ROLES",
     "SYNONYMS",
     "compile_pattern",
@@ -25,11 +27,11 @@ _NAMES = {
     "depth": """depth n_layers n_layer nlayers num_layers num_layer num_hidden_layers n_hidden_layers layers
         layer_count model_depth n_blocks num_blocks tiefe""",
     "tokens": """tokens training_tokens train_tokens total_tokens num_tokens n_tokens tokens_seen
-        num_input_tokens_seen token_count tokens_total tokens_trained consumed_tokens seen_tokens""",
+        num_input_tokens_seen token_count tokens_total tokens_trained consumed_tokens seen_tokens token_num all_tokens""",
     "params": """params n_params num_params nparams parameters n_parameters num_parameters param_count
         parameter_count total_params model_params""",
     "flops": """flops train_flops training_flops total_flops flop train_flop training_flop total_flop compute
-        train_compute training_compute""",
+        train_compute training_compute flops_budget flop_budget compute_budget""",
     "run": """run run_name name model_name experiment experiment_name exp_name model trial run_id uuid lauf""",
 }
 
@@ -38,10 +40,29 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {role: tuple(names.split()) for role, 
 
 ROLES = (*SYNONYMS, "loss")
 
-_LOSS_WORDS = frozenset(["loss", "nll", "xent", "crossentropy", "verlust"])
+NON_EMBEDDING = ("non_embedding_params", "nonembedding_params", "non_emb_params", "non_embedding_parameters")
+"""Names of a count of parameters that is taken where no other is given."""
+
+LETTERS: Mapping[str, str] = {"N": "params", "D": "tokens", "C": "flops", "h": "width", "l": "depth"}
+"""The letters of the literature, as they are written -> the role they may mean."""
+
+HINTS: Mapping[str, str] = {
+    **dict.fromkeys(["numl", "num_l", "nl", "n_l", "blocks"], "depth"),
+    **dict.fromkeys(
+        ["model_size", "size", "param", "n_param", "num_param", "parameter", "model_size_params"], "params"
+    ),
+    **dict.fromkeys(["token", "n_token", "num_token", "training_token", "data_size", "dataset_size", "data"], "tokens"),
+    **dict.fromkeys(["hid", "h_size", "hsize", "emb", "embd"], "width"),
+    **dict.fromkeys(["budget", "flops_spent"], "flops"),
+}
+"""Names that may mean a role but also something else: proposed, never taken."""
+
+_LOSS_WORDS = frozenset(["loss", "losses", "nll", "xent", "crossentropy", "verlust", "ce"])
+_LEADS = "train|training|val|valid|validation|eval|test|lm|ce|total|final|mean|avg|dev|nll"
+_JOINED_LOSS = re.compile(rf"(?:{_LEADS})+loss(?:es)?")
 _NO_LOSS_WORDS = """std stderr se sem sd var variance min max err error errors scale weight coef coefficient
     ratio aux balance delta diff target initial init ema count n id spike bound bits bit bpb ppl perplexity byte
-    bytes log log2 unit name type fn function auxiliary z kl lb router regularization regularisation"""
+    bytes log2 unit name type fn function auxiliary z kl lb router regularization regularisation"""
 _NOT_A_LOSS = frozenset(_NO_LOSS_WORDS.split())
 DISGUISED_LOSS: Mapping[str, str] = {
     "ppl": "perplexity",
@@ -53,7 +74,6 @@ DISGUISED_LOSS: Mapping[str, str] = {
 }
 """Last words of a name that hold the loss in another unit -> that unit."""
 
-
 _ALONE = frozenset(["name", "model", "trial", "uuid"])
 """Names of a run only as the whole name of a column: `optimizer.name` names no run."""
 
@@ -62,10 +82,13 @@ _OTHER_TOKENS = frozenset(
 )
 """Words before "tokens" that make it something else than the tokens seen in training."""
 
+_CASE_CHANGE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
 
 def normal_name(name: str) -> str:
-    """Return a name in lower case with one underscore for every run of other marks."""
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    """Return a name in lower case, its words apart: "ValLoss", "val/loss" and "val loss" are "val_loss"."""
+    split = _CASE_CHANGE.sub("_", re.sub(r"F[Ll][Oo][Pp]s", "Flops", name))
+    return re.sub(r"[^a-z0-9]+", "_", split.lower()).strip("_")
 
 
 def _last(name: str) -> str:
@@ -89,18 +112,31 @@ def role_candidates(names: Sequence[str], role: str) -> list[int]:
             if role == "run":
                 return sorted(found, key=lambda i: wanted.index(form(names[i])))
             return found
-    return []
+    return [i for i, name in enumerate(names) if role == "params" and _last(name) in NON_EMBEDDING]
 
 
 def loss_candidates(names: Sequence[str]) -> list[int]:
-    """Return the columns that look like a loss: a word of the name says so and none says otherwise."""
-    found = []
-    for i, name in enumerate(names):
-        words = set(normal_name(name).split("_"))
-        crossed = {"cross", "entropy"} <= words
-        if (words & _LOSS_WORDS or crossed) and not words & _NOT_A_LOSS:
-            found.append(i)
-    return found
+    """Return the columns that look like a loss: a word of the name says so and none says otherwise.
+
+    A smoothed loss is one where there is no other.
+    """
+    kinds = [_loss_kind(name) for name in names]
+    return [i for i, kind in enumerate(kinds) if kind == "plain"] or [
+        i for i, kind in enumerate(kinds) if kind == "smoothed"
+    ]
+
+
+def _loss_kind(name: str) -> str | None:
+    """Return "plain" or "smoothed" for a loss in nats, None for anything else."""
+    words = re.sub(r"(?<=[a-z])\d+(?=_|$)", "", normal_name(name)).split("_")
+    last = re.sub(r"(?<=[a-z])\d+(?=_|$)", "", _last(name))
+    if re.search(r"(?:^|_)log_?(?:perplexity|ppl)$|negative_log_likelihood", last):
+        return "plain"
+    found = set(words)
+    named = found & _LOSS_WORDS or {"cross", "entropy"} <= found or any(map(_JOINED_LOSS.fullmatch, words))
+    if not named or found & (_NOT_A_LOSS - {"ema"}) or "log" in last.split("_"):
+        return None
+    return "smoothed" if "ema" in found else "plain"
 
 
 MAX_LENGTH = 160

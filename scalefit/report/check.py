@@ -125,7 +125,7 @@ def checked_report(checked: Checked) -> RenderableType:
         *_laws(runs, seen),
         *([Text(""), remarks(checked.warnings)] if checked.warnings else []),
         Text(""),
-        Text(f"next: {_next_step(seen, checked.source)}"),
+        Text(f"next: {_next_step(checked)}"),
     )
 
 
@@ -198,9 +198,13 @@ def _outlook(outlook: LawOutlook, n: int) -> str:
     return f"{outlook.law}: {named} ({outlook.reason}){used}"
 
 
-def _next_step(seen: Inspection, source: str) -> str:
-    best = next((outlook.law for outlook in seen.laws if not outlook.not_determined), None)
+def _next_step(checked: Checked) -> str:
+    remarks = [w for w in checked.runs.warnings if w.code in ("role-not-found", "flops-small", "params-small")]
+    best = next((outlook.law for outlook in checked.seen.laws if not outlook.not_determined), None)
+    if any(w.code != "role-not-found" for w in remarks) or (best is None and remarks):
+        action = max((w.action for w in remarks), key=lambda action: "--law" in action)
+        return f"{action[0].lower()}{action[1:]}"
     if best is None:
         return "name the missing columns with --column, or train more shapes; no law can be determined yet"
     default = "" if best == "width+depth+tokens" else f" --law {best}"
-    return f"scalefit fit {source}{default}, with the same options of reading"
+    return f"scalefit fit {checked.source}{default}, with the same options of reading"

@@ -22,7 +22,7 @@ def chart(table, names=("w{m}-d{n}",), metrics=("val/loss",), axis="Step"):
     columns = [(m, n, metric, tail) for m, n in shapes for metric in metrics for tail in ("", "__MIN", "__MAX")]
     rows = [[axis, *(f"{names[0].format(m=m, n=n)} - {metric}{tail}" for m, n, metric, tail in columns)]]
     for D in (10**9, 10**10, 10**11):
-        rows.append([D // 10**6, *(loss[m, n, D] for m, n, _, _ in columns)])
+        rows.append([D // 10**6, *(loss[m, n, D] + (metric != metrics[-1]) / 4 for m, n, metric, _ in columns)])
         rows.append([D // 10**6 + 1, *("" for _ in columns)])
     return csv_text(rows)
 
