@@ -26,8 +26,8 @@ _NAMES = {
         embedding_dim embedding_size emb_dim model_width layer_width d_hidden dim breite""",
     "depth": """depth n_layers n_layer nlayers num_layers num_layer num_hidden_layers n_hidden_layers layers
         layer_count model_depth n_blocks num_blocks tiefe""",
-    "tokens": """tokens training_tokens train_tokens total_tokens num_tokens n_tokens tokens_seen
-        num_input_tokens_seen token_count tokens_total tokens_trained consumed_tokens seen_tokens token_num all_tokens""",
+    "tokens": """tokens training_tokens train_tokens total_tokens num_tokens n_tokens tokens_seen all_tokens
+        num_input_tokens_seen token_count tokens_total tokens_trained consumed_tokens seen_tokens token_num""",
     "params": """params n_params num_params nparams parameters n_parameters num_parameters param_count
         parameter_count total_params model_params""",
     "flops": """flops train_flops training_flops total_flops flop train_flop training_flop total_flop compute
