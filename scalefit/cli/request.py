@@ -54,6 +54,9 @@ class RunsRequest:
         False
     )
     keep_duplicates: Annotated[bool, _in(_READING, "Count equal rows and files each", "--keep-duplicates")] = False
+    fill_down: Annotated[
+        str | None, _in(_READING, "Columns whose blank cells mean the cell above: width,depth", metavar="NAMES")
+    ] = None
     where: Annotated[
         list[str] | None, _in(_SELECTING, "Keep rows where it holds, such as 'depth >= 4'", metavar="CONDITION")
     ] = None
@@ -88,6 +91,7 @@ class RunsRequest:
             delimiter=self.delimiter,
             keep_unfinished=self.keep_unfinished,
             keep_duplicates=self.keep_duplicates,
+            fill_down=tuple(name.strip() for name in self.fill_down.split(",")) if self.fill_down else (),
         )
 
 

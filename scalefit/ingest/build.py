@@ -17,8 +17,19 @@ from scalefit.expressions import evaluate, names_in
 from scalefit.ingest.columns import Roles, find_roles
 from scalefit.ingest.grid import Grid, frozen
 from scalefit.ingest.names import ROLES, groups_of, normal_name
-from scalefit.ingest.numbers import MISSING, Locale, gather, looks_numeric, parse_column, plain_numbers, tells_marks
+from scalefit.ingest.numbers import (
+    MISSING,
+    Locale,
+    gather,
+    looks_numeric,
+    parse_column,
+    parse_number,
+    plain_numbers,
+    tells_marks,
+    without_marks,
+)
 from scalefit.ingest.options import ReadOptions, to_nats
+from scalefit.ingest.rows import blank_cells, complete_rows, fill_down
 from scalefit.ingest.table import Origin, Table
 
 __all__ = ["build_table"]
@@ -71,9 +82,9 @@ def build_table(grid: Grid, options: ReadOptions, sha256: str = "") -> Table:
     DataError
         If anything would have to be guessed; the message names the option that decides.
     """
-    roles = find_roles(grid, options)
-    grid = roles.grid
-    locale, raw = _parsed(grid, options, roles)
+    roles = find_roles(fill_down(grid, options.fill_down), options)
+    grid = roles.grid if roles.grid.own else complete_rows(roles.grid, roles.by_column)
+    locale, raw, marked = _parsed(grid, options, roles)
     _require_numbers(grid, raw, roles, locale)
     columns = _assembled(grid, options, raw, roles)
     loss = columns.get("loss")
@@ -103,13 +114,16 @@ def build_table(grid: Grid, options: ReadOptions, sha256: str = "") -> Table:
         grid.ignored,
         str(locale),
     )
-    warnings = (*grid.warnings, *roles.warnings, *unread_cells(grid, raw, set(roles.numeric)))
+    blanks = () if grid.own else blank_cells(grid, roles.by_column)
+    warnings = (*grid.warnings, *roles.warnings, *blanks, *marked, *unread_cells(grid, raw, set(roles.numeric)))
     values_by_name = {name: frozen(columns[name].values) for name in ordered}
     table = Table(values_by_name, texts, grid.places, grid.dropped, origin, (), warnings)
     return _without_unreadable(table, raw, columns, roles)
 
 
-def _parsed(grid: Grid, options: ReadOptions, roles: Roles) -> tuple[Locale, dict[str, _Column]]:
+def _parsed(
+    grid: Grid, options: ReadOptions, roles: Roles
+) -> tuple[Locale, dict[str, _Column], tuple[ScalefitWarning, ...]]:
     """Turn columns into numbers where at least half of their filled cells are numbers, or a role needs them.
 
     Columns that name things become numbers only when every filled cell is a whole number in its one plain
@@ -123,14 +137,38 @@ def _parsed(grid: Grid, options: ReadOptions, roles: Roles) -> tuple[Locale, dic
         if n in roles.numeric or (numbers_in_labels(grid, n, c) if n in labels else _are_numbers(c, 0.5))
     }
     locale = locale_of(grid, options, numeric)
-    parsed = {}
+    parsed: dict[str, _Column] = {}
+    marked: dict[str, ScalefitWarning] = {}
     for name, column in zip(grid.names, grid.columns, strict=True):
         if name in numeric:
             values, unreadable = parse_column(column, locale)
+            marked |= (
+                {} if grid.own or name not in roles.numeric else _read_marked(grid, name, values, unreadable, locale)
+            )
             parsed[name] = _Column(values, name, (name,), column, unreadable if unreadable.any() else None)
         else:
             parsed[name] = _Column(column if column.dtype == object else _finite(column), name, (name,))
-    return locale, parsed
+    return locale, parsed, tuple(marked.values())
+
+
+def _read_marked(
+    grid: Grid, name: str, values: NDArray[np.float64], unreadable: NDArray[np.bool_], locale: Locale
+) -> dict[str, ScalefitWarning]:
+    """Read numbers with marks beside them ("3.62*", "~3.16", "2.67 (best)") into the values, and say so."""
+    read = {}
+    for i in np.flatnonzero(unreadable).tolist():
+        bare = without_marks(grid.column(name)[i])
+        value = None if bare is None else parse_number(bare, locale)
+        if value is not None:
+            values[i], unreadable[i], read[i] = value, False, value
+    if not read:
+        return {}
+    shown = [f"{grid.column(name)[i]!r} as {value:g} in {grid.places.name(i)}" for i, value in list(read.items())[:4]]
+    more = f" and {len(read) - 4} more" if len(read) > 4 else ""
+    message = f"{name} holds marks beside its numbers: {', '.join(shown)}{more}."
+    action = "Check them; leave out what is no measurement with --where."
+    numbers = {"column": name, "rows": len(read), "lines": [int(grid.places.lines[i]) for i in list(read)[:4]]}
+    return {name: ScalefitWarning("marked-numbers", message, action, numbers)}
 
 
 def _are_numbers(column: NDArray[np.object_], share: float) -> bool:

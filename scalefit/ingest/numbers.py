@@ -27,6 +27,7 @@ __all__ = [
     "parse_number",
     "plain_numbers",
     "tells_marks",
+    "without_marks",
 ]
 
 MISSING = frozenset(
@@ -198,6 +199,19 @@ def parse_number(cell: str, locale: Locale) -> float | None:
     power = (int(exponent[1:] or 0) if exponent else 0) + round(math.log10(factor))
     value = float(f"{sign}{digits}.{fraction[0] if fraction else ''}e{power}")
     return value if math.isfinite(value) else math.nan
+
+
+_MARKED = re.compile(
+    r"[~≈≃∼*_`\s]*(?P<number>[+-]?[0-9.,][0-9.,'’]*(?:e[+-]?[0-9]+)?)[*†‡§^_`\s]*"
+    r"(?:(?:±|\+/?-)\s*[0-9.,]+[*†‡§^\s]*)?(?:\([^()]{0,60}\))?[*†‡§^_`\s]*",
+    re.IGNORECASE,
+)
+
+
+def without_marks(cell: str) -> str | None:
+    """Return the number in a cell that holds marks beside it: "3.62*", "3.47 ± 0.01", "~3.16", "2.67 (best)"."""
+    match = _MARKED.fullmatch(cell) if len(cell) <= _MAX_LENGTH else None
+    return match["number"] if match else None
 
 
 def plain_numbers(cells: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

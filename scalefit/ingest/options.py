@@ -88,6 +88,8 @@ class ReadOptions:
         Keep runs that a tracker marks as crashed, failed or running.
     keep_duplicates : bool
         Count rows and files that equal another one as measurements of their own.
+    fill_down : tuple of str
+        Columns in which a blank cell means the cell above.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -101,6 +103,7 @@ class ReadOptions:
     delimiter: str | None = None
     keep_unfinished: bool = False
     keep_duplicates: bool = False
+    fill_down: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:

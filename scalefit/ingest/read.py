@@ -226,16 +226,25 @@ def _grid(source: _Source, options: ReadOptions) -> Grid:
         records = excel_records(source.data, source.name)
         found = layout(records[:60], source.name, options, ",")
         grid = grid_of_records(((i + 1, record) for i, record in enumerate(records)), source.name, found)
-        return _shaped(replace(grid, format="excel"))
+        return _shaped(_unpacked(replace(grid, format="excel")))
     text, warnings = as_utf8(source)
     if form in {"json", "jsonl", "trainer-state"}:
         from scalefit.ingest.documents import read_document, read_lines
 
         grid = (read_lines if form == "jsonl" else read_document)(text.decode(), source.name)
     else:
-        grid = read_delimited(text, source.name, options)
+        grid = _unpacked(read_delimited(text, source.name, options))
         grid = _shaped(grid) if options.format is None else shape_as(grid, options.format)
     return replace(grid, warnings=warnings)
+
+
+def _unpacked(grid: Grid) -> Grid:
+    """Unpack the cells of trackers that write mappings as text."""
+    if not any(c.dtype == object and any(cell.startswith("{") for cell in c[:3].tolist()) for c in grid.columns):
+        return grid
+    from scalefit.ingest.walk import unpack_cells
+
+    return unpack_cells(grid)
 
 
 def _shaped(grid: Grid) -> Grid:

@@ -199,7 +199,9 @@ def _outlook(outlook: LawOutlook, n: int) -> str:
 
 
 def _next_step(checked: Checked) -> str:
-    remarks = [w for w in checked.runs.warnings if w.code in ("role-not-found", "flops-small", "params-small")]
+    remarks = [
+        w for w in checked.runs.warnings if w.code in ("role-not-found", "flops-small", "params-small", "blank-cells")
+    ]
     best = next((outlook.law for outlook in checked.seen.laws if not outlook.not_determined), None)
     if any(w.code != "role-not-found" for w in remarks) or (best is None and remarks):
         action = max((w.action for w in remarks), key=lambda action: "--law" in action)
