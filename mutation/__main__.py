@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -54,8 +54,8 @@ ROOMS = {
 ELSEWHERE = ("toy_models", "theory", "test_docs.py", "test_house.py", "test_benchmarks.py", "test_mutation.py")
 """Tests that no mutant of the core concerns."""
 
-FIRST_S = 2.0
-"""So many seconds of the fastest tests come before all others: they need few files of tests, and most mutants die."""
+FIRST_FILES = 3
+"""Tests of so many files come before all others: those of which the largest share calls the function that is changed."""
 
 QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "-rN", "--tb=no")
 
@@ -139,18 +139,27 @@ def call_map(workers: int, slow: bool) -> dict[str, Any]:
     return {test: calls for test, calls in found.items() if calls is not None}
 
 
-def tests_of(mutant: Mutant, calls: dict[str, Any], seconds: float) -> list[str]:
-    """Tests that call the mutant's function, or at a module's top any of its functions, the fastest first."""
+def tests_of(mutant: Mutant, calls: dict[str, Any], seconds: float) -> tuple[list[str], list[str]]:
+    """Tests that call the mutant's function, or at a module's top any of its functions: those run first, and the rest.
+
+    The fastest come first, and no more than so many seconds of them.
+    """
     name = f"{mutant.path.relative_to(ROOT).as_posix()}::{mutant.function}"
     is_whole = not any(name in test["functions"] for test in calls.values())
-    chosen, total = [], 0.0
-    for test, found in sorted(calls.items(), key=lambda item: item[1]["seconds"]):
-        if any(f.startswith(name.partition("::")[0]) if is_whole else f == name for f in found["functions"]):
-            total += found["seconds"]
-            if total > seconds:
-                break
-            chosen.append(test)
-    return chosen
+    start = name.partition("::")[0]
+    hits = [
+        test
+        for test, found in sorted(calls.items(), key=lambda item: item[1]["seconds"])
+        if any(f.startswith(start) if is_whole else f == name for f in found["functions"])
+    ]
+    chosen = [hit for hit, total in zip(hits, accumulate(calls[h]["seconds"] for h in hits)) if total <= seconds]  # noqa: B905
+    totals, counts = Counter(map(file_of, calls)), Counter(map(file_of, chosen))
+    first = sorted(counts, key=lambda file: (-counts[file] / totals[file], totals[file]))[:FIRST_FILES]
+    return [t for t in chosen if file_of(t) in first], [t for t in chosen if file_of(t) not in first]
+
+
+def file_of(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def judge(
@@ -162,22 +171,18 @@ def judge(
     while queue or running:
         while queue and len(running) < workers:
             mutant = queue.pop(0)
-            names = tests_of(mutant, calls, seconds)
-            if not names:
+            parts = tests_of(mutant, calls, seconds)
+            if not any(parts):
                 yield mutant, "untested"
                 continue
 
-            def work(mutant: Mutant = mutant, names: list[str] = names) -> int:
+            def work(mutant: Mutant = mutant, parts: tuple[list[str], list[str]] = parts) -> int:
                 sys.meta_path.insert(0, MutantFinder(mutant))
-                total = list(accumulate(calls[name]["seconds"] for name in names))
-                first = max(1, sum(seconds <= FIRST_S for seconds in total))
-                for part in (names[:first], names[first:]):
-                    if part and (status := run_tests(sorted({n.partition("::")[0] for n in part}), Chosen(part), "-x")):
-                        return status
-                return 0
+                results = (run_tests(sorted(set(map(file_of, part))), Chosen(part), "-x") for part in parts if part)
+                return next((status for status in results if status), 0)
 
             # Every process imports and collects for a few seconds; a loop that does not end is cut off.
-            limit = 20 + 3 * sum(calls[name]["seconds"] for name in names)
+            limit = 20 + 3 * sum(calls[name]["seconds"] for part in parts for name in part)
             running[in_process(work, limit)] = mutant, time.monotonic() + 10 * limit
         child, status = os.waitpid(-1, os.WNOHANG)
         if child:
