@@ -55,7 +55,7 @@ ELSEWHERE = ("toy_models", "theory", "test_docs.py", "test_house.py", "test_benc
 """Tests that no mutant of the core concerns."""
 
 FIRST_FILES = 3
-"""Tests of so many files come before all others: those of which the largest share calls the function that is changed."""
+"""Tests of so many files come first: those of which the largest share calls the function that is changed."""
 
 QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "-rN", "--tb=no")
 
