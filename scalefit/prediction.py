@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 from scalefit.errors import DataError, ScalefitWarning
 from scalefit.fitting.fit import Fit
+from scalefit.fitting.student import t_quantile
 from scalefit.identifiability import Verdict
 from scalefit.laws.law import Columns
 from scalefit.numbers import show_number
@@ -160,7 +160,7 @@ def _wald(
     gradient = gradient * scale / (loss[:, None] if fit.objective.log else 1.0)
     covariance = np.where(np.isfinite(fit.covariance), fit.covariance, 0.0)
     spread = np.einsum("np,pq,nq->n", gradient, covariance, gradient)
-    quantile = float(stdtrit(freedom, (1 + level) / 2))
+    quantile = t_quantile(freedom, (1 + level) / 2)
 
     def around(total: Array) -> Array:
         half = quantile * np.sqrt(total)

@@ -13,13 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from scipy.special import stdtrit
-
 from scalefit.design.candidates import Candidates, candidate_grid, tells_cost
 from scalefit.design.information import ASSUMED_EXPONENT, ASSUMED_SIZE, choose_runs, linearise, variance_after
 from scalefit.design.quantity import Quantity, parse_quantity
 from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.fitting.fit import Fit
+from scalefit.fitting.student import t_quantile
 from scalefit.optimal.budget import Space
 from scalefit.uncertainty.samples import check_level
 
@@ -155,7 +154,7 @@ def suggest_runs(
     variances = [variance_after(choice, chosen[:i]) for i in range(len(chosen) + 1)]
     errors = [math.sqrt(v) if v <= linear.open_variance else math.inf for v in variances]
     known = math.isfinite(linear.estimate)
-    ends = _Ends(wanted, linear.estimate, float(stdtrit(linear.degrees, (1 + level) / 2)))
+    ends = _Ends(wanted, linear.estimate, t_quantile(linear.degrees, (1 + level) / 2))
     columns = candidates.columns
     runs = tuple(
         SuggestedRun(

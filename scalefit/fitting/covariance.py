@@ -29,11 +29,11 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from scalefit.fitting.centred import CentredLaw
 from scalefit.fitting.derivatives import evaluate, jacobian, predict
 from scalefit.fitting.objective import Objective
+from scalefit.fitting.student import t_quantile
 from scalefit.laws.parameter import Bounds, Parameter
 
 __all__ = ["NOISE_FREE", "Optimum", "Scores", "inverse", "row_scores", "t_interval"]
@@ -66,7 +66,7 @@ def inverse(matrix: Array) -> Array:
 
 def t_interval(parameter: Parameter, value: float, error: float, degrees: float, level: float) -> Bounds:
     """Student's t interval of a parameter in plain units, formed on the scale on which its error lives."""
-    half = float(stdtrit(degrees, (1 + level) / 2)) * error
+    half = t_quantile(degrees, (1 + level) / 2) * error
     if parameter.in_logs and value <= 0:
         return float("nan"), float("nan")
     inner = float(parameter.inner(value))
@@ -229,7 +229,7 @@ class Optimum:
         A coefficient with no bounds of the user's is that of a term that vanished, and has none.
         """
         lower, upper = self.centred.problem.lower, self.centred.problem.upper
-        quantile, limits = float(stdtrit(self.degrees, level)), {}
+        quantile, limits = t_quantile(self.degrees, level), {}
         for j in np.flatnonzero(~self.inside):
             parameter, bounds = self.centred.free_parameters[j], (float(lower[j]), float(upper[j]))
             if parameter.is_coefficient and bounds == parameter.natural_bounds:

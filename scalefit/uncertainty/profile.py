@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize.elementwise import find_root
-from scipy.special import stdtrit
 
 from scalefit.errors import OptionError
 from scalefit.fitting.centred import CentredLaw
 from scalefit.fitting.covariance import Optimum
 from scalefit.fitting.solver import solve
+from scalefit.fitting.student import t_quantile
 from scalefit.uncertainty.samples import check_level
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Curve:
 
     def profile(self, name: str, estimate: float, level: float, calibration: str) -> Profile:
         """Find both ends and draw the curve between them."""
-        threshold = float(stdtrit(self.degrees, (1 + level) / 2))
+        threshold = t_quantile(self.degrees, (1 + level) / 2)
         ends = self.end(-1, threshold), self.end(1, threshold)
         self.fill(ends)
         values = sorted(self.known)
