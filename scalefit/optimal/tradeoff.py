@@ -9,8 +9,9 @@ A term T(x) = c (x - s)^-alpha has, with k = x / (x - s),
 
     dT / dln x = -alpha k T,    d2T / d(ln x)2 = alpha k (alpha k + k - 1) T,                  (2)
 
-which is convex in ln x for c > 0 and s >= 0. For posynomial counts and falling terms the loss is then convex in (v, u),
-and so is the region that limits leave.
+which is convex in ln x for c > 0 and s >= 0. A law of coupled terms, L = L0 + [sum_k T_k^q]^(1/q), has its least loss
+where the sum of T_k^q, terms of coefficient c^q and exponent q alpha, is least. For posynomial counts and falling terms
+that sum is convex in (v, u), and so is the region that limits leave.
 """
 
 from __future__ import annotations
@@ -31,8 +32,6 @@ from scalefit.optimal.budget import Budget, Limit, Space
 __all__ = ["Slopes", "Term", "TermsInLogs", "Tradeoff"]
 
 Array = NDArray[np.float64]
-
-COLUMNS = ("width", "depth", "tokens")
 
 
 class Slopes(NamedTuple):
@@ -81,49 +80,64 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class TermsInLogs:
-    """The terms of B draws of a law; a term that the law lacks is None.
+    """The terms of B draws of a law, each to the power q; a term that the law lacks is None.
 
     Attributes
     ----------
     v, u, w : Term or None
-        In width, depth and tokens.
+        In width, depth and tokens, or in parameters and tokens.
     irreducible : (B,) float array
         L0.
+    q : (B,) float array
+        The coupling exponent; 1 for a sum.
     """
 
     v: Term | None
     u: Term | None
     w: Term | None
     irreducible: Array
+    q: Array
 
     @classmethod
-    def of(cls, law: Law, params: Mapping[str, ArrayLike] | Any) -> TermsInLogs:
+    def of(
+        cls, law: Law, params: Mapping[str, ArrayLike] | Any, columns: tuple[str, ...] = ("width", "depth", "tokens")
+    ) -> TermsInLogs:
         """Take a law with one value, or (B,) draws, of each parameter.
+
+        Parameters
+        ----------
+        law : Law
+        params : mapping of str to (B,) array_like
+        columns : tuple of str
+            The columns of v, u and w.
 
         Raises
         ------
         OptionError
-            If the law has a term in anything but width, depth and tokens, or in neither width nor depth.
+            If the law has a term in another column, or in none of the first two.
         """
-        terms: dict[str, Term | None] = dict.fromkeys(COLUMNS)
-        if law.coupling is not None or len(law.factors) > len(law.terms):
-            raise OptionError(f"the law {law} couples or multiplies columns; the best shape is found for sums of them")
+        if len(law.factors) > len(law.terms):
+            raise OptionError(f"the law {law} multiplies columns; the best shape is found for terms of one column each")
+        parts: dict[str, Term | None] = dict.fromkeys(columns)
+        q = np.atleast_1d(np.asarray(coupling(law, params), float))
         for term in law.factors:
-            if term.column not in COLUMNS:
+            if term.column not in columns:
                 raise OptionError(
-                    f"the law {law} has the column {term.column!r}; the best shape is found for laws in "
-                    "width, depth and tokens: fit one, such as width+depth+tokens"
+                    f"the law {law} has the column {term.column!r}; the best shape is found for laws in width, depth "
+                    "and tokens, the best size for laws in params and tokens: fit one of them"
                 )
-            c, alpha = (np.atleast_1d(np.asarray(params[n], float)) for n in (term.coefficient, term.exponent))
+            coefficient = law.term_of(term).coefficient
+            c, alpha = (np.atleast_1d(np.asarray(params[n], float)) for n in (coefficient, term.exponent))
             if (c < 0).any():
-                raise OptionError(f"{term.coefficient} is negative, so that the loss has no best {term.column}")
+                raise OptionError(f"{coefficient} is negative, so that the loss has no best {term.column}")
             with np.errstate(divide="ignore"):
-                terms[term.column] = Term(np.log(c), alpha, term.shift)
-        if terms["width"] is None and terms["depth"] is None:
-            raise OptionError(f"the law {law} has neither width nor depth and says nothing of the shape")
-        n = len(next(term for term in terms.values() if term is not None).alpha)
+                parts[term.column] = Term(q * np.log(c), q * alpha, term.shift)
+        v, u, w = (*parts.values(), None)[:3]
+        if v is None and u is None:
+            raise OptionError(f"the law {law} has neither {columns[0]} nor {columns[1]} and says nothing of the shape")
+        n = max(len(term.alpha) for term in (v, u, w) if term is not None)
         l0 = np.asarray(params["L0"], float) if law.irreducible else np.zeros(())
-        return cls(terms["width"], terms["depth"], terms["tokens"], np.broadcast_to(l0, (n,)))
+        return cls(v, u, w, np.broadcast_to(l0, (n,)), np.broadcast_to(q, (n,)))
 
     def __len__(self) -> int:
         return len(self.irreducible)
@@ -136,16 +150,21 @@ class TermsInLogs:
 
     def loss(self, v: ArrayLike, u: ArrayLike, w: ArrayLike | None) -> Array:
         """Loss at logarithms; None stands for unlimited tokens."""
-        total = self.irreducible
-        for term, log_x in ((self.v, v), (self.u, u), (self.w, w)):
-            if term is not None and log_x is not None:
-                total = total + term.value(log_x)
-        return total
+        parts = ((self.v, v), (self.u, u), (self.w, w))
+        terms = [term.value(log_x) for term, log_x in parts if term is not None and log_x is not None]
+        if (self.q == 1).all():
+            return sum(terms, start=self.irreducible)
+        return np.asarray(self.irreducible + sum(terms) ** (1 / self.q))
 
     def where(self, index: NDArray[Any]) -> TermsInLogs:
         """Some of the draws."""
         v, u, w = (term and term.where(index) for term in (self.v, self.u, self.w))
-        return TermsInLogs(v, u, w, self.irreducible[index])
+        return TermsInLogs(v, u, w, self.irreducible[index], self.q[index])
+
+
+def coupling(law: Law, params: Mapping[str, ArrayLike] | Any) -> ArrayLike:
+    """The exponent q that joins the terms of a law; 1 for a sum."""
+    return np.asarray(law.q(params))
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +219,7 @@ class Tradeoff:
         return self.law.loss(v, u, self.log_tokens(v, u))
 
     def slopes(self, v: Array, u: Array) -> Slopes:
-        """Derivatives of the loss at (B,) points."""
+        """Derivatives of the loss (of a coupled law: of its sum of powers) at (B,) points."""
         zero = np.zeros(np.shape(v))
         by_v = self.law.v.slopes(v) if self.law.v else (zero, zero)
         by_u = self.law.u.slopes(u) if self.law.u else (zero, zero)
