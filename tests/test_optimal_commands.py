@@ -118,3 +118,82 @@ def test_wrong_options_end_with_one_sentence_and_status_2(tmp_path, words, compl
     assert done.stdout == ""
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
+
+
+EPOCH = ("chinchilla", "--drop-worst", "5", "--law", "params+tokens", "--objective", "log-huber:1e-3")
+
+
+def test_a_law_in_params_and_tokens_has_its_best_n_and_d(tmp_path):
+    words = ("optimal", *EPOCH, "--flops", "5.76e23", "--method", "pairs", "--resamples", "200")
+    done = run(*words, "--tokens-per-param", "20,100", "--json", folder=tmp_path)
+    (best,) = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert best["tokens_per_param"] == pytest.approx(17.9, abs=0.05)
+    assert best["intervals"]["params"][0] < 7.32e10 < best["intervals"]["params"][1]
+    assert [one["tokens_per_param"] for one in best["at_ratios"]] == [20, 100]
+    served = run(*words, "--served", "2T", folder=tmp_path).stdout
+    assert "2 N x 2e+12 served" in served
+    assert "44.46" in served
+    declared = run(*words, "--cost", "6*params*tokens + 4e12*params", "--json", folder=tmp_path)
+    assert json.loads(declared.stdout)[0]["tokens_per_param"] == pytest.approx(44.46, abs=0.01)
+
+
+def test_what_a_loss_takes(tmp_path):
+    words = ("optimal", *EPOCH, "--method", "none", "--json")
+    found = json.loads(run(*words, "--target-loss", "2.0", "--at", "params=70B", folder=tmp_path).stdout)
+    assert found["needed"]["tokens"] == pytest.approx(6.08e11, rel=1e-3)
+    cheapest = json.loads(run(*words, "--target-loss", "1.974", folder=tmp_path).stdout)
+    assert cheapest["needed"]["flops"] == pytest.approx(5.76e23, rel=0.01)
+    beyond = run(*words, "--target-loss", "1.8", folder=tmp_path)
+    assert beyond.returncode == 3
+    assert json.loads(beyond.stdout)["needed"] == {"flops": None, "params": None, "tokens": None}
+
+
+def test_isoflop_prints_valleys_and_approaches(tmp_path):
+    words = ("isoflop", *EPOCH[:3], "--flops", "5.76e23", "--resamples", "60")
+    done = run(*words, "--budgets", "6e18,1e19,3e19,6e19,1e20,3e20,6e20,1e21,3e21", "--json", folder=tmp_path)
+    found = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert len(found["valleys"]) == 9
+    assert [one["name"] for one in found["approaches"]] == ["valleys", "params+tokens"]
+    refused = run(*words, folder=tmp_path)
+    assert refused.returncode == 2
+    assert "--budgets" in refused.stderr
+
+
+def test_compare_runs_prints_the_speed_up(tmp_path):
+    for name, factor in (("a", 1.0), ("b", 2.0)):
+        lines = ["params,tokens,loss"]
+        for i in range(36):
+            n, d = 10 ** (8 + i % 6 * 0.4), 10 ** (9.3 + i // 6 * 0.4)
+            loss = 1.7 + 400 / n**0.34 + 2000 / (factor * d) ** 0.37
+            lines.append(f"{n},{d},{loss * (1 + 5e-4 * (-1) ** (i // 2))}")
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines))
+    words = ("compare-runs", "a.csv", "b.csv", "--flops", "1e20,1e21", "--resamples", "60")
+    done = run(*words, "--json", folder=tmp_path)
+    found = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert found["paired"]
+    assert [one["speed_up"] for one in found["budgets"]] == pytest.approx([2.0, 2.0], rel=0.02)
+    assert "speed-up" in run(*words, folder=tmp_path).stdout
+    assert run("compare-runs", "a.csv", folder=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--params", "1e9"), "the budget is --flops alone"),
+        (("--flops", "1e23", "--cost", "6*params*heads"), "names 'heads'"),
+        (("--flops", "1e23", "--cost", "6*params*tokens", "--served", "1T"), "write serving into it"),
+        (("--flops", "1e23", "--count", "llama"), "give --ratio"),
+        (("--flops", "1e23", "--range", "width=1:2"), "with params or tokens"),
+        (("--flops", "1e23", "--tokens-per-param", "x"), "--tokens-per-param"),
+        (("--target-loss", "2", "--at", "params"), "is not NAME=VALUE"),
+        (("--flops", "1e23", "--plot", "a.png"), "leave it out"),
+    ],
+)
+def test_wrong_options_for_n_and_d(tmp_path, words, complaint):
+    done = run("optimal", *EPOCH, "--method", "none", *words, folder=tmp_path)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr

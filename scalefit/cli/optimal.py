@@ -1,5 +1,6 @@
-"""`scalefit optimal`: the best width, depth and tokens for a budget, with intervals."""
+"""`scalefit optimal`: the best shape, or the best N and D, for a budget, with intervals; and what a loss takes."""
 
+import math
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Annotated
@@ -13,11 +14,13 @@ if TYPE_CHECKING:
     from scalefit.errors import ScalefitWarning
     from scalefit.fitting.fit import Fit
     from scalefit.optimal import Budget, Space
+    from scalefit.optimal.compute import Cost
     from scalefit.uncertainty.samples import Samples
 
 DEFAULT_METHODS = ("pairs", "importance")
 
 _BUDGET, _MODEL, _SURE = "The budget: a number, several with commas, or FROM:TO:HOW_MANY", "The model", "Certainty"
+_ND = "N and D, for a law in params and tokens"
 
 Limit = Annotated[str | None, typer.Option(rich_help_panel=_BUDGET)]
 CountText = Annotated[
@@ -40,9 +43,11 @@ Level = Annotated[float, typer.Option(rich_help_panel=_SURE, help="Confidence le
 @command("optimal")
 @dataclass(frozen=True)
 class Optimal(FitRequest):
-    """Find the width, depth and tokens with the lowest predicted loss within a budget.
+    """Find what has the lowest predicted loss within a budget: width, depth and tokens, or parameters and tokens.
 
-    Ends with status 3 if the data do not determine the best shape.
+    Which of them follows from the law: --law params+tokens gives N and D for a compute budget. With --target-loss it
+    is the reverse, what a loss takes. Ends with status 3 if the data do not determine the answer, or no run reaches
+    the loss.
     """
 
     params: Annotated[
@@ -55,6 +60,27 @@ class Optimal(FitRequest):
     memory: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Most bytes when served")] = None
     latency: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Most seconds per token")] = None
     tokens: Annotated[str | None, typer.Option(rich_help_panel=_BUDGET, help="Training tokens, if fixed")] = None
+    target_loss: Annotated[
+        float | None,
+        typer.Option(rich_help_panel=_BUDGET, help="Find what reaches it: the column that --at leaves open, or N, D"),
+    ] = None
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="NAME=VALUE,...", rich_help_panel=_BUDGET, help="The other columns, for --target-loss"),
+    ] = None
+    cost: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=_ND, help="What a run costs, in params and tokens [6*params*tokens]"),
+    ] = None
+    served: Annotated[
+        str, typer.Option(rich_help_panel=_ND, help="Tokens served once trained, 2 N operations each (2T)")
+    ] = "0"
+    ratio: Annotated[
+        float | None, typer.Option(rich_help_panel=_ND, help="Width / depth, for --count with attention's operations")
+    ] = None
+    tokens_per_param: Annotated[
+        str | None, typer.Option(rich_help_panel=_ND, help="Ratios whose cost in loss is asked for: 20,100")
+    ] = None
     count: CountText = "12m2l"
     serving: ServingText = ""
     ranges: Ranges = None
@@ -75,15 +101,34 @@ class Optimal(FitRequest):
 
     def run(self) -> None:
         """Fit, search, draw, print."""
+        from scalefit.errors import OptionError
         from scalefit.files import refuse_to_overwrite
+
+        refuse_to_overwrite(self.force, self.plot)
+        result = self.open()
+        sizes = set(result.law.columns) == {"params", "tokens"}
+        if self.plot is not None and (sizes or self.target_loss is not None):
+            raise OptionError("--plot draws best shapes, of a law in width and depth; leave it out here")
+        if self.target_loss is not None:
+            self._reach(result, self.target_loss)
+        elif sizes:
+            self._allocate(result)
+        else:
+            self._shape(result)
+
+    def _shape(self, result: "Fit") -> None:
+        from scalefit.errors import OptionError
         from scalefit.optimal import Rounding, optimal_shape
         from scalefit.report.optimal import Shapes
 
-        refuse_to_overwrite(self.force, self.plot)
+        if self.cost or self.tokens_per_param or self.served != "0" or self.ratio is not None:
+            raise OptionError(
+                f"--cost, --served, --ratio and --tokens-per-param are for a law in params and tokens, and this one is "
+                f"{result.law}; fit --law params+tokens"
+            )
         given = {name: getattr(self, name) for name in ("params", "flops", "memory", "latency", "tokens")}
         budgets, space = read_budgets(given), read_space(self.count, self.serving, self.ranges)
         rounding = Rounding(self.head_size, self.multiple, self.layers, self.best)
-        result = self.open()
         draws, withheld = draw_sets(result, self.method, self.resamples, self.seed)
         shapes = [optimal_shape(result, b, draws, space=space, rounding=rounding, level=self.level) for b in budgets]
         answered = all(shape.determined for shape in shapes)
@@ -99,6 +144,60 @@ class Optimal(FitRequest):
         warnings = [*withheld, *(warning for shape in shapes for warning in shape.warnings)]
         finish(answered, warnings, self.strict, written=[self.plot if answered else None])
 
+    def _allocate(self, result: "Fit") -> None:
+        from scalefit.errors import OptionError
+        from scalefit.optimal import optimal_allocation, parse_budgets
+        from scalefit.optimal.budget import parse_values
+        from scalefit.optimal.compute import MOST
+        from scalefit.report.allocation import Allocations
+
+        if self.flops is None or self.params or self.memory or self.latency or self.tokens:
+            raise OptionError(
+                f"with the law {result.law} the budget is --flops alone; it gives N and D. What a loss takes at a "
+                "given N or D: --target-loss with --at"
+            )
+        ratios = parse_values(self.tokens_per_param, "--tokens-per-param") if self.tokens_per_param else ()
+        draws, withheld = draw_sets(result, self.method, self.resamples, self.seed)
+        ends = read_ranges(self.ranges, {"params": MOST, "tokens": MOST})
+        found = [
+            optimal_allocation(
+                result,
+                flops,
+                draws,
+                cost=self._cost(),
+                tokens_per_param=ratios,
+                ranges=(ends["params"], ends["tokens"]),
+                level=self.level,
+            )
+            for flops in parse_budgets(self.flops, "flops")
+        ]
+        answered = all(one.determined for one in found)
+        withheld = withheld if answered else []
+        print_result(Allocations(found, withheld), self.as_json)
+        finish(answered, [*withheld, *(warning for one in found for warning in one.warnings)], self.strict)
+
+    def _reach(self, result: "Fit", loss: float) -> None:
+        from scalefit.optimal import needed_for_loss
+
+        draws, withheld = draw_sets(result, self.method, self.resamples, self.seed)
+        at = read_point(self.at or "")
+        found = needed_for_loss(result, loss, at, draws, cost=self._cost(), level=self.level)
+        print_result(found, self.as_json)
+        finish(found.reachable, [*withheld, *found.warnings], self.strict)
+
+    def _cost(self) -> "Cost":
+        from scalefit.errors import OptionError
+        from scalefit.optimal import parse_count
+        from scalefit.optimal.budget import parse_values
+        from scalefit.optimal.compute import cost_of_runs, parse_cost
+
+        if self.cost is None:
+            (served,) = parse_values(self.served, "--served")
+            return cost_of_runs(served, parse_count(self.count), self.ratio)
+        if self.served != "0" or self.ratio is not None:
+            raise OptionError("--cost says all that a run costs; write serving into it, as in + 2*2e12*params")
+        return parse_cost(self.cost)
+
 
 def read_budgets(given: dict[str, str | None]) -> "list[Budget]":
     """Every combination of the budgets written."""
@@ -110,20 +209,44 @@ def read_budgets(given: dict[str, str | None]) -> "list[Budget]":
 
 def read_space(count: str, serving: str, ranges: list[str] | None) -> "Space":
     """The count, the serving settings and the ranges written."""
-    from scalefit.errors import OptionError
     from scalefit.optimal import Space, parse_count, parse_serving
 
-    ends = {}
-    for text in ranges or ():
+    whole = {name: getattr(Space(), name) for name in ("width", "depth", "tokens")}
+    return Space(count=parse_count(count), serving=parse_serving(serving), **read_ranges(ranges, whole))
+
+
+def read_ranges(texts: list[str] | None, whole: "dict[str, tuple[float, float]]") -> "dict[str, tuple[float, float]]":
+    """The ranges written, NAME=LOW:HIGH, in place of whole ones."""
+    from scalefit.errors import OptionError
+
+    ends = dict(whole)
+    for text in texts or ():
         name, _, limits = (part.strip() for part in text.partition("="))
         low, _, high = limits.partition(":")
         try:
-            if name not in ("width", "depth", "tokens"):
+            ends[name] = (float(low or whole[name][0]), float(high or whole[name][1]))
+            if name not in whole or not 0 < ends[name][0] <= ends[name][1] < math.inf:
                 raise ValueError
-            ends[name] = (float(low or 1), float(high or getattr(Space(), name)[1]))
+        except (KeyError, ValueError):
+            raise OptionError(
+                f"--range {text!r} is not NAME=LOW:HIGH, 0 < LOW <= HIGH, with {' or '.join(whole)}"
+            ) from None
+    return ends
+
+
+def read_point(text: str) -> dict[str, float]:
+    """Columns written NAME=VALUE,..."""
+    from scalefit.errors import OptionError
+    from scalefit.optimal.budget import read_number
+
+    point = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        try:
+            point[name] = read_number(value)
         except ValueError:
-            raise OptionError(f"--range {text!r} is not NAME=LOW:HIGH with width, depth or tokens") from None
-    return Space(count=parse_count(count), serving=parse_serving(serving), **ends)
+            raise OptionError(f"--at {text!r}: {part!r} is not NAME=VALUE; write for example params=7B") from None
+    return point
 
 
 def draw_sets(

@@ -1,7 +1,10 @@
 """The best width, depth and tokens for a budget, and how sure the data are of them."""
 
+from scalefit.optimal.allocation import Allocation, optimal_allocation
 from scalefit.optimal.budget import Budget, Serving, Space, parse_budgets, parse_serving
 from scalefit.optimal.counts import BLOCKS, PRESETS, Count, Transformer, count_blocks, parse_count
+from scalefit.optimal.inverse import Requirement, SpeedUp, are_paired, needed_for_loss, shared_budgets, speed_up
+from scalefit.optimal.isoflop import IsoFlop, isoflop
 from scalefit.optimal.neighbours import FeasibleShape, Flatness, Rounding
 from scalefit.optimal.shape import OptimalShape, ShapeIntervals, optimal_shape
 from scalefit.optimal.sweep import ShapeSweep, sweep_shapes
@@ -9,21 +12,31 @@ from scalefit.optimal.sweep import ShapeSweep, sweep_shapes
 __all__ = [
     "BLOCKS",
     "PRESETS",
+    "Allocation",
     "Budget",
     "Count",
     "FeasibleShape",
     "Flatness",
+    "IsoFlop",
     "OptimalShape",
+    "Requirement",
     "Rounding",
     "Serving",
     "ShapeIntervals",
     "ShapeSweep",
     "Space",
+    "SpeedUp",
     "Transformer",
+    "are_paired",
     "count_blocks",
+    "isoflop",
+    "needed_for_loss",
+    "optimal_allocation",
     "optimal_shape",
     "parse_budgets",
     "parse_count",
     "parse_serving",
+    "shared_budgets",
+    "speed_up",
     "sweep_shapes",
 ]

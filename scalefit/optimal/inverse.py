@@ -27,10 +27,11 @@ from numpy.typing import ArrayLike, NDArray
 from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.fitting.fit import Fit
 from scalefit.optimal.compute import Cost, best_sizes, cost_of_runs, least_compute
+from scalefit.optimal.sweep import central_interval
 from scalefit.optimal.tradeoff import coupling
 from scalefit.uncertainty.samples import Samples, check_level
 
-__all__ = ["Requirement", "SpeedUp", "SpeedUpAt", "are_paired", "needed_for_loss", "speed_up"]
+__all__ = ["Requirement", "SpeedUp", "SpeedUpAt", "are_paired", "needed_for_loss", "shared_budgets", "speed_up"]
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -106,7 +107,7 @@ def needed_for_loss(
     >>> chinchilla = sf.fit(sf.load_dataset("chinchilla").drop_worst(5), "params+tokens", objective="log-huber:1e-3")
     >>> found = needed_for_loss(chinchilla, 2.0, {"params": 7e10})
     >>> f"{found.needed['tokens']:.3g}"
-    '8.36e+11'
+    '6.08e+11'
     """
     check_level(level)
     at = dict(at or {})
@@ -133,7 +134,11 @@ def needed_for_loss(
 
     needed = {name: float(x[0]) for name, x in solve(fit.params).items()}
     sets = (draws,) if isinstance(draws, Samples) else tuple(draws)
-    found = {samples.method: solve(samples) for samples in sets}
+    intervals, unreached = {}, {}
+    for samples in sets:
+        found = solve(samples)
+        intervals[samples.method] = MappingProxyType({name: central_interval(x, level) for name, x in found.items()})
+        unreached[samples.method] = float(np.mean([~np.isfinite(x) for x in found.values()]))
     doubts = [warning for samples in sets for warning in samples.warnings]
     if not all(map(math.isfinite, needed.values())):
         doubts.insert(0, _unreachable(fit, loss, at))
@@ -141,12 +146,8 @@ def needed_for_loss(
         loss=loss,
         at=MappingProxyType(at),
         needed=MappingProxyType(needed),
-        intervals=MappingProxyType(
-            {m: MappingProxyType({n: _interval(x, level) for n, x in parts.items()}) for m, parts in found.items()}
-        ),
-        unreached=MappingProxyType(
-            {m: float(np.mean(~np.isfinite(next(iter(parts.values()))))) for m, parts in found.items()}
-        ),
+        intervals=MappingProxyType(intervals),
+        unreached=MappingProxyType(unreached),
         level=level,
         warnings=tuple(doubts),
     )
@@ -175,12 +176,6 @@ def _open_column(fit: Fit, params: Any, loss: float, at: Mapping[str, float], co
         wanted = (loss - floor) ** q - rest
         x = term.shift + (terms[k] / wanted ** (1 / q)) ** (1 / values[term.exponent])
     return np.where(np.isfinite(x) & (wanted > 0), x, np.inf)
-
-
-def _interval(values: Array, level: float) -> Interval:
-    """Order statistics, between which nothing is interpolated: some may be infinite."""
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
-    return float(low), float(high)
 
 
 def _unreachable(fit: Fit, loss: float, at: Mapping[str, float]) -> ScalefitWarning:
@@ -246,6 +241,24 @@ def are_paired(a: Fit, b: Fit) -> bool:
     return len(a.runs) == len(b.runs) and all(np.array_equal(a.runs[name], b.runs[name]) for name in names)
 
 
+def shared_budgets(a: Fit, b: Fit, n: int = 4) -> tuple[float, ...]:
+    """Computes in equal ratios over what the runs of both tables spent.
+
+    Raises
+    ------
+    OptionError
+        If a law has other columns than params and tokens, or no compute lies within both tables.
+    """
+    for fit in (a, b):
+        if set(fit.law.columns) != {"params", "tokens"}:
+            raise OptionError(f"the law {fit.law} is not one in params and tokens, which recipes are compared by")
+    spent = [6 * f.runs["params"] * f.runs["tokens"] for f in (a, b)]
+    low, high = max(x.min() for x in spent), min(x.max() for x in spent)
+    if not low < high:
+        raise OptionError("the two tables share no range of compute; name budgets with --flops")
+    return tuple(np.geomspace(low, high, n).tolist())
+
+
 def speed_up(
     a: Fit,
     b: Fit,
@@ -285,7 +298,7 @@ def speed_up(
                 {name: samples[name][:n] for name in fit.params} for fit, samples in zip((a, b), draws, strict=True)
             )
             drawn_a, drawn_b = (best_sizes(f.law, p, flops, cost).loss for f, p in ((a, in_a), (b, in_b)))
-            interval = _interval(_ratio(a, in_a, drawn_b, flops, cost), level)
+            interval = central_interval(_ratio(a, in_a, drawn_b, flops, cost), level)
             probability = float(np.mean(drawn_b < drawn_a))
         ratio = float(_ratio(a, a.params, loss_b, flops, cost)[0])
         rows.append(SpeedUpAt(flops, loss_a, loss_b, ratio, interval, probability))

@@ -126,7 +126,7 @@ def central_interval(values: Array, level: float) -> tuple[float, float]:
     """The (1 - level) / 2 and (1 + level) / 2 quantiles, interpolated linearly.
 
     Equal to ``numpy.quantile`` but several times faster on the few thousand values of one call; nan for values that
-    are all nan.
+    are all nan, infinite where the value below an end is.
     """
     if np.isnan(values[0]):
         return float("nan"), float("nan")
@@ -134,8 +134,8 @@ def central_interval(values: Array, level: float) -> tuple[float, float]:
     places = [last * (1 - level) / 2, last * (1 + level) / 2]
     below = [int(place) for place in places]
     sorted_there = np.partition(values, sorted({*below, *(min(k + 1, last) for k in below)}))
-    low, high = (
-        float(sorted_there[k] + (place - k) * (sorted_there[min(k + 1, last)] - sorted_there[k]))
-        for k, place in zip(below, places, strict=True)
-    )
+    ends = [
+        (place - k, sorted_there[k], sorted_there[min(k + 1, last)]) for k, place in zip(below, places, strict=True)
+    ]
+    low, high = (float(x if rest == 0 or np.isinf(x) else x + rest * (y - x)) for rest, x, y in ends)
     return low, high

@@ -26,19 +26,24 @@ __all__ = ["describe", "document", "facts", "layout", "number", "remarks", "rend
 WIDTH = 100
 
 PAGES = {
+    "Allocation": "allocation",
+    "Allocations": "allocation",
     "Checked": "check",
     "Comparison": "ci",
     "DepthExponent": "experiments",
     "ExperimentSummary": "experiments",
     "Finding": "experiments",
     "Fit": "fit",
+    "IsoFlop": "allocation",
     "OptimalShape": "optimal",
     "Prediction": "predict",
     "Profile": "ci",
+    "Requirement": "allocation",
     "Runs": "check",
     "Samples": "ci",
     "Shapes": "optimal",
     "Simulation": "simulate",
+    "SpeedUp": "allocation",
     "Suggestion": "suggest",
     "UnitsControl": "experiments",
 }

@@ -22,6 +22,11 @@ from scalefit.theory import CHECKS
 from scalefit.uncertainty.comparison import Settings, compare_intervals
 from scalefit.uncertainty.profile import profile
 
+
+def epoch_fit() -> sf.Fit:
+    return sf.fit(sf.load_dataset("chinchilla").drop_worst(5), "params+tokens")
+
+
 RESULTS: dict[str, tuple[Callable[[sf.Fit], Any], str]] = {
     "Fit": (lambda fit: fit, "alpha_depth"),
     "Runs": (lambda fit: fit.runs, "what the design can determine"),
@@ -29,6 +34,10 @@ RESULTS: dict[str, tuple[Callable[[sf.Fit], Any], str]] = {
     "Profile": (lambda fit: profile(fit, "alpha_depth"), "alpha_depth 1.325, 95 % interval by profile"),
     "Comparison": (lambda fit: compare_intervals(fit, ["wald"], Settings(simulations=0)), "the data say"),
     "OptimalShape": (lambda fit: sf.optimal_shape(fit, params=1e9), "budget: params 1e+09"),
+    "Allocation": (lambda _: sf.optimal_allocation(epoch_fit(), 1e21), "tokens a parameter"),
+    "Requirement": (lambda _: sf.needed_for_loss(epoch_fit(), 2.2), "what a loss of 2.2 takes"),
+    "SpeedUp": (lambda _: sf.speed_up(epoch_fit(), epoch_fit(), [1e20]), "speed-up"),
+    "IsoFlop": (lambda _: sf.isoflop(sf.load_dataset("chinchilla"), [1e20, 3e20, 1e21]), "N at the minimum"),
     "Prediction": (lambda fit: sf.prediction_interval(fit, {"width": 9, "depth": 9, "tokens": 1e9}), "law's mean"),
     "Suggestion": (lambda fit: sf.suggest_runs(fit, "alpha_depth", 2), "2 runs for alpha_depth"),
     "Simulation": (
@@ -51,7 +60,7 @@ def test_a_result_has_a_page_and_a_document(name: str, chin203_fit: sf.Fit) -> N
 
 
 def test_pages_are_those_tested_here() -> None:
-    made_by_commands = {"Checked", "ExperimentSummary", "Shapes"}  # tested with check, norms and optimal
+    made_by_commands = {"Allocations", "Checked", "ExperimentSummary", "Shapes"}  # tested with the commands
     assert set(PAGES) == set(RESULTS) | made_by_commands
 
 
