@@ -166,7 +166,8 @@ def _open_column(fit: Fit, params: Any, loss: float, at: Mapping[str, float], co
     law = fit.law
     names = law.parameter_names
     values: dict[str, Any] = {name: np.atleast_1d(np.asarray(params[name], dtype=np.float64)) for name in names}
-    k, term = next((k, term) for k, term in enumerate(law.terms) if term.column == column)
+    term = law.factors[law.columns.index(column)]
+    k = law.owners[law.columns.index(column)]
     q = np.asarray(coupling(law, values), dtype=np.float64)
     unit = {**at, column: 1.0 + term.shift}
     terms = list(law.term_values({name: np.asarray(x) for name, x in unit.items()}, values).values())

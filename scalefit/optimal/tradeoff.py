@@ -119,7 +119,7 @@ class TermsInLogs:
         if len(law.factors) > len(law.terms):
             raise OptionError(f"the law {law} multiplies columns; the best shape is found for terms of one column each")
         parts: dict[str, Term | None] = dict.fromkeys(columns)
-        q = np.atleast_1d(np.asarray(coupling(law, params), float))
+        q = np.atleast_1d(coupling(law, params))
         for term in law.factors:
             if term.column not in columns:
                 raise OptionError(
@@ -162,9 +162,9 @@ class TermsInLogs:
         return TermsInLogs(v, u, w, self.irreducible[index], self.q[index])
 
 
-def coupling(law: Law, params: Mapping[str, ArrayLike] | Any) -> ArrayLike:
-    """The exponent q that joins the terms of a law; 1 for a sum."""
-    return np.asarray(law.q(params))
+def coupling(law: Law, params: Any) -> Array:
+    """The exponent q that joins the terms of a law, of one or many draws; 1 for a sum."""
+    return np.asarray(law.q(params), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

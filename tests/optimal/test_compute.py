@@ -69,6 +69,19 @@ def test_reference_with_serving(epoch_fit):
     assert spent == pytest.approx(BUDGET, rel=1e-12)
 
 
+def test_reference_of_the_coupled_law():
+    coupled = fit(load_dataset("chinchilla").drop_worst(5), "(params+tokens)^q", "log-huber:1e-3")
+    best = optimal_allocation(coupled, BUDGET)
+    assert best.params == pytest.approx(6.66e10, rel=1e-3)
+    assert best.tokens == pytest.approx(1.442e12, rel=1e-3)
+    assert best.tokens_per_param == pytest.approx(21.7, abs=0.05)
+    assert best.exponents["params"] == pytest.approx(0.504, abs=5e-4)
+    assert best.loss == pytest.approx(float(coupled.predict({"params": best.params, "tokens": best.tokens})), rel=1e-12)
+    for factor in (0.9, 1.1):
+        at = {"params": factor * best.params, "tokens": best.tokens / factor}
+        assert float(coupled.predict(at)) > best.loss
+
+
 @pytest.mark.parametrize(("dropped", "ratio"), [(5, 14), (10, 22), (20, 37), (40, 68)])
 def test_the_rows_left_out_move_the_optimum(dropped, ratio):
     fitted = fit(load_dataset("chinchilla").drop_worst(dropped), LAW)
