@@ -23,6 +23,7 @@ from scalefit.errors import OptionError, ScalefitError
 
 __all__ = [
     "ATTEMPTS",
+    "GRACE_SECONDS",
     "ProcessExecutor",
     "Progress",
     "SerialExecutor",
@@ -106,25 +107,29 @@ class ProcessExecutor(ProcessPoolExecutor):
             initializer=_start_worker,
             initargs=(self._stop_event,),
         )
+        self._workers: dict[int, Any] = {}
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """Queue a job; a worker is started if none is idle."""
         with _worker_surroundings():
-            return super().submit(fn, *args, **kwargs)
+            future = super().submit(fn, *args, **kwargs)
+        # the pool forgets its processes when it breaks, those that hang among them
+        self._workers.update(self._processes or {})
+        return future
 
     def request_stop(self) -> None:
         """Ask every job that looks at `stop_requested` to save and return."""
         self._stop_event.set()
 
-    @property
-    def pids(self) -> set[int]:
-        """Process numbers of the workers."""
-        return set(self._processes or {})
+    def end_worker(self, pid: int) -> None:
+        """Kill one worker, if it is one; the pool is broken then, as if the system had done it."""
+        if (process := self._workers.get(pid)) is not None:
+            process.kill()
 
     def give_up(self) -> None:
         """Drop what is queued, let running jobs save for `GRACE_SECONDS`, and end the workers."""
         self.request_stop()
-        processes = list((self._processes or {}).values())
+        processes = list(self._workers.values())
         self.shutdown(wait=False, cancel_futures=True)
         until = time.monotonic() + GRACE_SECONDS
         for process in processes:

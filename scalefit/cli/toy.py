@@ -11,26 +11,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scalefit.cli.app import DONE, INTERRUPTED, NO_ANSWER, app
+from scalefit.errors import OptionError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from scalefit.experiments.depth_exponents import DepthExponent
     from toy_models.teacher_student.config import SweepConfig
-    from toy_models.teacher_student.sweep import Progress
+    from toy_models.teacher_student.sweep import SweepProgress
 
 
 @app.command()
 def toy(
     action: Annotated[
-        str, typer.Argument(help="A preset of `list`, a configuration's JSON file, or list, resume, fit, plot")
+        str, typer.Argument(help="A preset of `list`, a configuration's JSON file, or list, resume, work, fit, plot")
     ],
-    folder: Annotated[str | None, typer.Argument(help="resume, fit, plot: the folder of a sweep")] = None,
+    folder: Annotated[str | None, typer.Argument(help="resume, work, fit, plot: the folder of a sweep")] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder of a new sweep, or of the figures")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Single-thread processes, one a core by default; 0: this one")
+        int | None, typer.Option(help="Single-thread processes, one a core by default, for work 0: this one")
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda, in place of the preset's")] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals")] = 0.95,
@@ -40,9 +41,10 @@ def toy(
     """Train students of several depths on a random teacher and see how loss falls with depth.
 
     A preset trains into a folder, where it goes on if it was interrupted; `resume` does so without the
-    preset's name. `fit` gives exponents of a folder, a results.csv or a shipped table, `plot` draws them;
-    neither needs torch. `fit` ends with status 3 where an exponent is not converged, training with 130 when
-    it was interrupted.
+    preset's name. `work` helps with a folder and may be started any number of times, on any machine that sees it:
+    every process takes what is open, and what others lost. `fit` gives exponents of a folder, a results.csv or a
+    shipped table, `plot` draws them; neither needs torch. `fit` ends with status 3 where an exponent is not
+    converged, training with 3 where a part failed three times and with 130 when it was interrupted.
     """
     if action == "list":
         _list_presets(as_json)
@@ -53,13 +55,14 @@ def toy(
         _answer(findings, as_json)
         raise typer.Exit(DONE if action == "plot" or findings.settled else NO_ANSWER)
     else:
-        target = _run(action, folder, output, device, workers)
+        if folder is not None and action not in ("resume", "work"):
+            raise OptionError(f"{folder} is one argument too many: scalefit toy {action} -o {folder}")
+        target, failed = _run(action, folder, output, device, workers)
         _summary(target, level, allow_unannealed, as_json)
+        raise typer.Exit(NO_ANSWER if failed else DONE)
 
 
 def _needed(action: str, folder: str | None) -> str:
-    from scalefit.errors import OptionError
-
     if folder is None:
         raise OptionError(f"{action} needs the folder of a sweep: scalefit toy {action} DIR")
     return folder
@@ -82,11 +85,10 @@ def _list_presets(as_json: bool) -> None:
 def _config(action: str, folder: str | None, device: str | None) -> SweepConfig:
     from dataclasses import replace
 
-    from scalefit.errors import OptionError
     from toy_models.teacher_student.config import SweepConfig
     from toy_models.teacher_student.presets import preset
 
-    if action == "resume":
+    if action in ("resume", "work"):
         from toy_models.teacher_student.sweep import load_config
 
         config = load_config(_needed(action, folder))
@@ -105,28 +107,34 @@ def _config(action: str, folder: str | None, device: str | None) -> SweepConfig:
     return config if device is None else replace(config, device=device)
 
 
-def _run(action: str, folder: str | None, output: Path | None, device: str | None, workers: int | None) -> Path:
-    from scalefit.errors import OptionError
+def _run(
+    action: str, folder: str | None, output: Path | None, device: str | None, workers: int | None
+) -> tuple[Path, bool]:
+    """Train; return the folder and whether a part of the sweep failed."""
     from toy_models._torch import require_torch
 
     require_torch("scalefit toy")
     config = _config(action, folder, device)
-    target = Path(_needed(action, folder)) if action == "resume" else output
+    target = Path(_needed(action, folder)) if action in ("resume", "work") else output
     if target is None:
         raise OptionError(f"a sweep needs a folder for its results: scalefit toy {action} -o DIR")
     from toy_models.teacher_student.sweep import run_sweep
 
-    result = run_sweep(config, target, workers=workers, report=_tell)
+    if action == "work" and workers is None:
+        workers = 0
+    result = run_sweep(config, target, workers=workers, retry=action != "work", report=_tell)
     if sys.stderr.isatty():
         sys.stderr.write("\n")
     if not result.finished:
         sys.stderr.write(f"stopped and saved after {result.seconds:.0f} s; go on with: scalefit toy resume {target}\n")
         raise typer.Exit(INTERRUPTED)
     sys.stderr.write(f"{result.results} written in {result.seconds:.0f} s, {result.diverged} students diverged\n")
-    return target
+    for name, error in result.failed.items():
+        sys.stderr.write(f"{name} was given up: {error}; try again with: scalefit toy resume {target}\n")
+    return target, bool(result.failed)
 
 
-def _tell(progress: Progress) -> None:
+def _tell(progress: SweepProgress) -> None:
     """Rewrite one line on a terminal; stay silent elsewhere."""
     if sys.stderr.isatty():
         left = f", about {progress.left / 60:.1f} min left" if progress.left == progress.left else ""

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 
 from scalefit.errors import OptionError
 from toy_models.teacher_student.config import Pack, SweepConfig, Teacher
-from toy_models.teacher_student.data import Source, Teachers
+from toy_models.teacher_student.data import BatchSource, Teachers
 from toy_models.teacher_student.losses import HeadLoss
 from toy_models.teacher_student.paths import Paths
 from toy_models.teacher_student.trainer import Trainer
@@ -27,7 +27,7 @@ def teacher_paths(config: SweepConfig, teacher: Teacher) -> Paths:
     groups = tuple(group for pack in _one_horizon(alone) for group in pack.groups)
     pack = replace(alone.packs()[0], groups=groups)
     teachers = Teachers(alone, pack)
-    return teachers.paths(Source(alone, pack, teachers).draw("evaluation", 0))
+    return teachers.paths(BatchSource(alone, pack, teachers).draw("evaluation", 0))
 
 
 def _one_horizon(config: SweepConfig) -> tuple[Pack, ...]:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from toy_models.teacher_student.config import Pack, SweepConfig
-from toy_models.teacher_student.graphs import captured
 from toy_models.teacher_student.paths import PathObserver, Paths
-from toy_models.teacher_student.stack import Stack, normalise
+from toy_models.teacher_student.stack import Stack, captured, normalise
 from toy_models.teacher_student.weights import generator, inputs, sub_sampled, teacher_layers
 
-__all__ = ["Batch", "Source", "Teachers"]
+__all__ = ["Batch", "BatchSource", "Teachers"]
 
 FLOW_STEPS = 512
 """Midpoint steps that stand for the flow of a tied layer: at 32 steps and below a student's error is at
@@ -119,7 +118,7 @@ class Teachers:
         return Batch(*(part.repeat_interleave(self.temperatures, 0) for part in (batch.h0, batch.target)))
 
 
-class Source:
+class BatchSource:
     """Batches by step number: nothing to save, a resumed run asks for the same step again."""
 
     def __init__(self, config: SweepConfig, pack: Pack, teachers: Teachers) -> None:

@@ -1,133 +1,123 @@
-"""One pack as a job of an executor: train, append rows, save, resume to the bit."""
+"""One pack as a job of its folder: train, keep the rows, save, resume to the bit."""
 
 from __future__ import annotations
 
-import fcntl
-import io
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from scalefit.execute import stop_requested
+from scalefit.files import write_atomically
+from toy_models.jobs import LEASE_SECONDS, Claim, JobFolder
 from toy_models.teacher_student.config import Pack, SweepConfig
-from toy_models.teacher_student.rows import student_rows, to_csv, write_atomically
+from toy_models.teacher_student.rows import student_rows, to_csv
 from toy_models.teacher_student.trainer import Trainer, evaluation_steps
 
-__all__ = ["PackFiles", "run_pack"]
+__all__ = ["PackFolder", "run_pack"]
 
-CHECKPOINT_SECONDS = 120.0
+CHECKPOINT_SECONDS = 10.0
+"""Least time between two checkpoints: what a kill costs."""
+
+CHECKPOINT_SHARE = 0.05
+"""Most of the time that checkpoints may take; where saving is slow they are rarer."""
+
 PROGRESS_SECONDS = 1.0
 
 
-class PackFiles:
+class PackFolder(JobFolder):
     """The folder of one pack.
 
     Attributes
     ----------
+    pack : Pack
     rows, checkpoint, progress : Path
-        Rows as they come, without header; the last saved state; the number of the current step.
+        Rows of the finished pack, without header; the last saved state, rows so far included; the number of the
+        current step.
     """
 
-    def __init__(self, folder: Path, pack: Pack) -> None:
-        self.folder = folder / "packs" / pack.id
-        self.rows = self.folder / "rows.csv"
-        self.checkpoint = self.folder / "checkpoint.pt"
-        self.progress = self.folder / "progress"
-        self._done = self.folder / "done"
+    def __init__(self, folder: Path, pack: Pack, lease: float = LEASE_SECONDS) -> None:
+        super().__init__(folder / "packs" / pack.id, lease)
+        self.pack = pack
+        self.rows = self.path / "rows.csv"
+        self.checkpoint = self.path / "checkpoint.pt"
+        self.progress = self.path / "progress"
 
     @property
-    def is_done(self) -> bool:
-        """Whether the pack has been trained to its horizon."""
-        return self._done.exists()
-
-    def mark_done(self) -> None:
-        """Record that nothing is left to do."""
-        self._done.touch()
-
-    def fraction_done(self, pack: Pack) -> float:
+    def fraction_done(self) -> float:
         """Fraction of the steps, from what the progress file tells."""
         if self.is_done:
             return 1.0
         text = self.progress.read_text() if self.progress.exists() else ""
-        return int(text) / pack.steps if text.isdigit() and pack.steps else 0.0
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the folder; waits for a worker of a killed run that has not noticed yet."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        return int(text) / self.pack.steps if text.isdigit() and self.pack.steps else 0.0
 
 
-def run_pack(folder: str, content: dict[str, Any], index: int, checkpoint_steps: int | None) -> bool:
+def run_pack(
+    config: SweepConfig,
+    files: PackFolder,
+    claim: Claim,
+    *,
+    checkpoint_steps: int | None = None,
+    stop: Callable[[], bool],
+) -> bool:
     """Train one pack from its last checkpoint on.
 
     Parameters
     ----------
-    folder : str
-        Results folder.
-    content : dict
-        The configuration as `SweepConfig.to_dict` gives it.
-    index : int
-        Position among the configuration's packs.
+    config : SweepConfig
+    files : PackFolder
+    claim : Claim
+        The right to do so, renewed at every step.
     checkpoint_steps : int or None
-        Steps between checkpoints; ``None`` saves every two minutes instead.
+        Steps between checkpoints; ``None`` saves every ten seconds instead.
+    stop : callable
+        Asked at every step whether to save and return.
 
     Returns
     -------
     bool
         True when the horizon was reached, False when a stop was requested and the state saved.
     """
-    config = SweepConfig.from_dict(content)
-    pack = config.packs()[index]
-    files = PackFiles(Path(folder), pack)
-    if stop_requested():
-        # Packs that still wait when a run is stopped: building a trainer takes seconds.
-        return files.is_done
     # One thread a process; denormal numbers, which a converging Adam is full of, cost a hundredfold.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     try:
-        with files.held():
-            return files.is_done or _PackRun(config, pack, files, checkpoint_steps).run()
+        return _PackRun(config, files, claim, checkpoint_steps).run(stop)
     finally:
         torch.set_num_threads(threads)
         torch.set_flush_denormal(False)
 
 
 class _PackRun:
-    """The loop around a trainer; `measured` is the last step whose rows are written."""
+    """The loop around a trainer; `measured` is the last step whose rows are in `rows`."""
 
-    def __init__(self, config: SweepConfig, pack: Pack, files: PackFiles, checkpoint_steps: int | None) -> None:
-        self.files, self.checkpoint_steps = files, checkpoint_steps
-        self.trainer = Trainer(config, pack, torch.float64 if pack.steps == 0 else torch.float32)
-        self.measured, self.seconds_before, rows_length = -1, 0.0, 0
+    def __init__(self, config: SweepConfig, files: PackFolder, claim: Claim, checkpoint_steps: int | None) -> None:
+        self.files, self.claim, self.checkpoint_steps = files, claim, checkpoint_steps
+        self.trainer = Trainer(config, files.pack, torch.float64 if files.pack.steps == 0 else torch.float32)
+        self.measured, self.seconds_before, self.rows = -1, 0.0, ""
         if files.checkpoint.exists():
             state = torch.load(files.checkpoint, map_location=config.device, weights_only=True)
             self.trainer.restore(state)
             self.measured, self.seconds_before = state["measured"], state["seconds"]
-            rows_length = state["rows_length"]
-        with files.rows.open("ab") as rows:
-            # Rows written after the checkpoint will be written again.
-            rows.truncate(rows_length)
+            # Version 0.1 kept the rows in their file and the length of those that belong to the state.
+            self.rows = state["rows"] if "rows" in state else files.rows.read_text()[: state["rows_length"]]
         self.start = self.saved = time.monotonic()
+        self.saving = 0.0
 
-    def run(self) -> bool:
+    def run(self, stop: Callable[[], bool]) -> bool:
         trainer, steps = self.trainer, self.trainer.pack.steps
         due = set(evaluation_steps(steps, trainer.config.evaluations))
         told = 0.0
         while True:
             if trainer.step in due and trainer.step > self.measured:
-                self._measure()
+                found = trainer.measure()
+                self.measured = trainer.step
+                self.rows += to_csv(student_rows(trainer, found, self.seconds), header=False)
+            self.claim.renew()
             if trainer.step >= steps:
                 break
-            if stop_requested():
+            if stop():
                 self._save()
                 return False
             if self._save_is_due():
@@ -137,27 +127,23 @@ class _PackRun:
                 told = time.monotonic()
                 self.files.progress.write_text(str(trainer.step))
         self._save()
-        self.files.mark_done()
+        # Whole rows in one piece: a worker that lost its claim can write nothing else than the next one.
+        write_atomically(self.files.rows, self.rows)
         return True
 
     @property
     def seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self.start
 
-    def _measure(self) -> None:
-        found = self.trainer.measure()
-        self.measured = self.trainer.step
-        with self.files.rows.open("a") as rows:
-            rows.write(to_csv(student_rows(self.trainer, found, self.seconds), header=False))
-
     def _save_is_due(self) -> bool:
         if self.checkpoint_steps is not None:
             return self.trainer.step > 0 and self.trainer.step % self.checkpoint_steps == 0
-        return time.monotonic() - self.saved > CHECKPOINT_SECONDS
+        return time.monotonic() - self.saved > max(CHECKPOINT_SECONDS, self.saving / CHECKPOINT_SHARE)
 
     def _save(self) -> None:
-        written = {"measured": self.measured, "rows_length": self.files.rows.stat().st_size, "seconds": self.seconds}
-        content = io.BytesIO()
-        torch.save({**self.trainer.state(), **written}, content)
-        write_atomically(self.files.checkpoint, content.getvalue())
+        begun = time.monotonic()
+        state = {**self.trainer.state(), "measured": self.measured, "rows": self.rows, "seconds": self.seconds}
+        write_atomically(self.files.checkpoint, lambda path: torch.save(state, path))
+        self.claim.progressed()
         self.saved = time.monotonic()
+        self.saving = self.saved - begun

@@ -15,7 +15,7 @@ from scalefit import __version__
 from toy_models.teacher_student.config import SweepConfig
 from toy_models.teacher_student.trainer import Measurement, Trainer
 
-__all__ = ["COLUMNS", "TIMES", "count_diverged", "merge_rows", "student_rows", "to_csv", "write_atomically"]
+__all__ = ["COLUMNS", "TIMES", "count_diverged", "merge_rows", "student_rows", "to_csv"]
 
 KEY = (
     "kind", "gain", "seed", "width", "hidden_units", "depth", "objective", "temperature", "integrator",
@@ -117,9 +117,7 @@ def merge_rows(parts: Iterable[Path]) -> tuple[str, str]:
     """
     rows: list[dict[str, str]] = []
     for part in parts:
-        # A worker may be in the middle of writing a line: take whole lines only.
-        whole = part.read_text().rpartition("\n")[0]
-        rows.extend(csv.DictReader(whole.splitlines(), fieldnames=COLUMNS))
+        rows.extend(csv.DictReader(part.read_text().splitlines(), fieldnames=COLUMNS))
     rows.sort(key=lambda row: tuple(_ordered(row[name]) for name in KEY))
     last = [row for row in rows if row["step"] == row["horizon"]]
     history = [row for row in rows if row["step"] != row["horizon"]]
@@ -138,10 +136,3 @@ def _ordered(text: str) -> tuple[float, str]:
         return float(text), ""
     except ValueError:
         return math.inf, text
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader, or a kill, sees the old or the new content and nothing between."""
-    new = path.with_name(path.name + ".new")
-    new.write_bytes(content.encode() if isinstance(content, str) else content)
-    new.replace(path)

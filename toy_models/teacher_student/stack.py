@@ -21,7 +21,7 @@ import torch
 from toy_models.teacher_student.networks import EPS
 from toy_models.teacher_student.weights import Layers
 
-__all__ = ["LayerViews", "Stack", "normalise"]
+__all__ = ["LayerViews", "Stack", "captured", "normalise"]
 
 Observer = Callable[[int, torch.Tensor], None]
 
@@ -223,3 +223,28 @@ class Stack:
         mean = torch.mean(work, 1, keepdim=True, out=self._mean[:n])
         g.addcmul_(u, mean, value=-1)
         into.addcmul_(g, scale, value=2)
+
+
+def captured(function: Callable[[], None], device: str) -> Callable[[], None]:
+    """Return the function itself on a CPU; on CUDA one that replays its kernels as a graph.
+
+    The first call runs as it stands, which lets libraries allocate; the second is recorded. Only a
+    function of fixed buffers, without results and without synchronisation, may be captured.
+    """
+    if device != "cuda":
+        return function
+    graph = torch.cuda.CUDAGraph()
+    calls = 0
+
+    def replay() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            function()
+            return
+        if calls == 2:
+            with torch.cuda.graph(graph):
+                function()
+        graph.replay()
+
+    return replay

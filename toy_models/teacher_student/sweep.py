@@ -1,40 +1,35 @@
-"""Run a sweep into a folder, or finish one that was interrupted.
+"""Run a sweep into a folder, finish one that was interrupted, or help others with theirs.
 
 The folder holds ``config.json``, ``results.csv`` (the last row of every student), ``history.csv`` (the
-rows before) and ``packs/``: the state of every pack and its rows as they come.
+rows before) and ``packs/``: a job folder for every pack, see `toy_models.jobs`.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import torch
 
 from scalefit.errors import OptionError
-from scalefit.execute import ProcessExecutor, SerialExecutor, open_executor
-from toy_models.teacher_student.config import Pack, SweepConfig
-from toy_models.teacher_student.packrun import PackFiles, run_pack
-from toy_models.teacher_student.rows import count_diverged, merge_rows, write_atomically
+from scalefit.files import write_atomically
+from scalefit.numbers import json_text
+from toy_models.crew import StopSign, run_crew
+from toy_models.jobs import LEASE_SECONDS, JobState, work_through
+from toy_models.teacher_student.config import SweepConfig
+from toy_models.teacher_student.packrun import PackFolder, run_pack
+from toy_models.teacher_student.rows import count_diverged, merge_rows
 
-__all__ = ["Progress", "SweepResult", "load_config", "run_sweep"]
+__all__ = ["SweepProgress", "SweepResult", "load_config", "run_sweep"]
 
-POLL_SECONDS = 0.5
+MERGE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Progress:
+class SweepProgress:
     """Where a sweep stands.
 
     Attributes
@@ -59,6 +54,8 @@ class SweepResult:
     folder, results, history : Path
     finished : bool
         False when the run was asked to stop; the folder can be resumed.
+    failed : mapping of str to str
+        Packs that were given up, with the end of their last attempt.
     diverged : int
         Students that diverged, in the rows so far.
     seconds : float
@@ -69,6 +66,7 @@ class SweepResult:
     results: Path
     history: Path
     finished: bool
+    failed: Mapping[str, str]
     diverged: int
     seconds: float
 
@@ -94,10 +92,13 @@ def run_sweep(
     folder: str | Path,
     *,
     workers: int | None = None,
+    executor: Executor | None = None,
     checkpoint_steps: int | None = None,
-    report: Callable[[Progress], None] = lambda _: None,
+    retry: bool = True,
+    lease: float = LEASE_SECONDS,
+    report: Callable[[SweepProgress], None] = lambda _: None,
 ) -> SweepResult:
-    """Run what is left of a sweep.
+    """Run what is left of a sweep, beside any number of other processes that do the same.
 
     Interrupt and termination signals are answered by saving every pack and returning.
 
@@ -108,29 +109,57 @@ def run_sweep(
         Created if missing; a folder of the same configuration is continued.
     workers : int or None
         Processes, see `scalefit.execute.open_executor`.
+    executor : Executor, optional
+        Any executor whose workers see the folder under the same path, in place of own processes; `workers` is the
+        number of jobs it gets.
     checkpoint_steps : int or None
-        Steps between checkpoints; ``None`` saves every two minutes.
+        Steps between checkpoints; ``None`` saves every ten seconds.
+    retry : bool
+        Give packs that failed before their attempts again.
+    lease : float
+        Seconds after which a pack is taken from a worker that does not answer.
     report : callable
-        Called about twice a second.
+        Called about five times a second.
 
     Raises
     ------
     OptionError
-        The folder holds another configuration or other files, or is in use, or a value is not allowed.
+        The folder holds another configuration or other files, or a value is not allowed.
     """
     if checkpoint_steps is not None and checkpoint_steps < 1:
         raise OptionError(f"checkpoint_steps is {checkpoint_steps} and must be at least 1")
+    if workers is not None and workers < 0:
+        raise OptionError(f"workers is {workers} and must be 0 (this process) or more; leave it out for one a core")
     if config.device == "cuda" and not torch.cuda.is_available():
         raise OptionError("device is cuda and torch finds no CUDA device; use cpu, or a CUDA build of torch on a GPU")
-    folder, start = Path(folder), time.monotonic()
-    _claim(config, folder)
-    with _held(folder):
-        finished = _run_packs(config, folder, workers, checkpoint_steps, report)
+    folder = Path(folder).absolute()
+    _prepare(config, folder)
+    packs = [PackFolder(folder, pack, lease) for pack in config.packs()]
+    if retry:
+        for pack in packs:
+            pack.forget_failures()
+    watch = _Watch(folder, packs, report)
+    arguments = (str(folder), checkpoint_steps, lease)
+    finished = run_crew(run_packs, arguments, folder, packs, workers=workers, executor=executor, tick=watch.tick)
+    watch.tick()
+    merge_tables(folder, packs)
     results, history = folder / "results.csv", folder / "history.csv"
-    return SweepResult(folder, results, history, finished, count_diverged(results), time.monotonic() - start)
+    failed = {pack.pack.id: pack.error for pack in packs if pack.state is JobState.FAILED}
+    return SweepResult(folder, results, history, finished, failed, count_diverged(results), watch.seconds)
 
 
-def _claim(config: SweepConfig, folder: Path) -> None:
+def run_packs(folder: str, checkpoint_steps: int | None, lease: float, sign: str) -> bool:
+    """Work through the packs of a folder until none is left or the sign says stop; one member of a crew."""
+    config, stop = load_config(folder), StopSign(sign)
+    packs = [PackFolder(Path(folder), pack, lease) for pack in config.packs()]
+    return work_through(
+        packs,
+        lambda index, claim: run_pack(config, packs[index], claim, checkpoint_steps=checkpoint_steps, stop=stop),
+        stop=stop,
+    )
+
+
+def _prepare(config: SweepConfig, folder: Path) -> None:
     """Make sure that the folder is this configuration's, without touching anything else's."""
     if folder.exists() and not folder.is_dir():
         raise OptionError(f"{folder} is a file and must be a folder; choose another -o")
@@ -145,94 +174,45 @@ def _claim(config: SweepConfig, folder: Path) -> None:
     if folder.exists() and any(folder.iterdir()):
         raise OptionError(f"{folder} is not empty and holds no sweep; choose a new or an empty folder")
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / "config.json", json.dumps(config.to_dict(), indent=1) + "\n")
+    write_atomically(folder / "config.json", json_text(config.to_dict()))
 
 
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Hold the folder against a second run; the system releases it however this process ends."""
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OptionError(f"{folder} is in use by another run; wait for it or choose another folder") from None
-        yield
+def merge_tables(folder: Path, packs: Sequence[PackFolder]) -> None:
+    """Write both tables anew from the packs that are done, whoever did them."""
+    while True:
+        done = [pack for pack in packs if pack.is_done]
+        results, history = merge_rows(pack.rows for pack in done)
+        write_atomically(folder / "results.csv", results)
+        write_atomically(folder / "history.csv", history)
+        # Another process may have written more rows just before: who writes last looks again.
+        if sum(pack.is_done for pack in packs) == len(done):
+            return
 
 
-def _run_packs(
-    config: SweepConfig,
-    folder: Path,
-    workers: int | None,
-    checkpoint_steps: int | None,
-    report: Callable[[Progress], None],
-) -> bool:
-    packs = config.packs()
-    content = config.to_dict()
-    left = [index for index, pack in enumerate(packs) if not PackFiles(folder, pack).is_done]
-    meter = _Meter(folder, packs)
-    with open_executor(workers) as executor, _stop_on_signals(executor):
-        futures = [executor.submit(run_pack, str(folder), content, index, checkpoint_steps) for index in left]
-        return _follow(futures, lambda: report(meter.read()), lambda: _merge(folder, packs))
+class _Watch:
+    """Turns the packs' progress files into one fraction and an estimate, and keeps the tables fresh."""
 
-
-def _follow(futures: list[Future[bool]], tick: Callable[[], None], merge: Callable[[], None]) -> bool:
-    """Wait for all jobs; the tables are written anew whenever one ends."""
-    pending = set(futures)
-    merge()
-    while pending:
-        done, pending = wait(pending, timeout=POLL_SECONDS)
-        tick()
-        if done:
-            merge()
-    try:
-        return all(future.result() for future in futures)
-    except BrokenProcessPool:
-        raise OptionError(
-            "a worker process was killed, perhaps for lack of memory; what was saved stays: continue with "
-            "scalefit toy resume, with fewer --workers if memory was short"
-        ) from None
-
-
-def _merge(folder: Path, packs: tuple[Pack, ...]) -> None:
-    rows = [PackFiles(folder, pack).rows for pack in packs]
-    results, history = merge_rows(path for path in rows if path.exists())
-    write_atomically(folder / "results.csv", results)
-    write_atomically(folder / "history.csv", history)
-
-
-class _Meter:
-    """Turns the packs' progress files into one fraction and an estimate."""
-
-    def __init__(self, folder: Path, packs: tuple[Pack, ...]) -> None:
-        self._files = [(PackFiles(folder, pack), pack) for pack in packs]
-        self._total = sum(pack.work for pack in packs)
+    def __init__(self, folder: Path, packs: Sequence[PackFolder], report: Callable[[SweepProgress], None]) -> None:
+        self._folder, self._packs, self._report = folder, packs, report
+        self._total = sum(pack.pack.work for pack in packs)
         self._start, self._before = time.monotonic(), self._done()
+        self._merged, self._n_merged = time.monotonic(), -1
 
     def _done(self) -> float:
-        return sum(files.fraction_done(pack) * pack.work for files, pack in self._files) / self._total
+        return sum(pack.fraction_done * pack.pack.work for pack in self._packs) / self._total
 
-    def read(self) -> Progress:
-        done, seconds = self._done(), time.monotonic() - self._start
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._start
+
+    def tick(self) -> None:
+        done, seconds = self._done(), self.seconds
         gained = done - self._before
         left = seconds * (1 - done) / gained if gained > 0 else float("nan")
-        return Progress(done, seconds, left)
-
-
-@contextmanager
-def _stop_on_signals(executor: SerialExecutor | ProcessExecutor) -> Iterator[None]:
-    """Answer SIGINT and SIGTERM by asking the jobs to save and return."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        executor.request_stop()
-
-    before: dict[signal.Signals, Any] = {
-        number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        self._report(SweepProgress(done, seconds, left))
+        if time.monotonic() - self._merged > MERGE_SECONDS:
+            self._merged = time.monotonic()
+            n_done = sum(pack.is_done for pack in self._packs)
+            if n_done > self._n_merged:
+                self._n_merged = n_done
+                merge_tables(self._folder, self._packs)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from toy_models.teacher_student.graphs import captured
+from toy_models.teacher_student.stack import captured
 
 
 def test_a_cpu_function_is_returned_as_it_is() -> None:

@@ -19,9 +19,8 @@ import torch
 from scalefit.errors import OptionError
 from scalefit.execute import SerialExecutor
 from toy_models.teacher_student.config import SweepConfig
-from toy_models.teacher_student.packrun import run_pack
 from toy_models.teacher_student.rows import TIMES
-from toy_models.teacher_student.sweep import Progress, load_config, run_sweep
+from toy_models.teacher_student.sweep import SweepProgress, load_config, run_packs, run_sweep
 
 TINY = SweepConfig(
     name="tiny",
@@ -147,7 +146,7 @@ def test_a_signal_saves_the_run(tmp_path: Path, number: signal.Signals) -> None:
 
 
 def test_progress_reaches_one(tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[SweepProgress] = []
     run_sweep(replace(TINY, steps=20, seeds=(0,)), tmp_path / "run", workers=0, report=seen.append)
     assert seen[-1].done == 1.0
 
@@ -203,11 +202,43 @@ def test_cuda_without_a_device_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_pack_that_waits_when_a_run_stops_is_not_begun(tmp_path: Path) -> None:
+def test_a_crew_that_is_stopped_begins_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(TINY.to_dict()))
     with SerialExecutor() as executor:
         executor.request_stop()
-        job = executor.submit(run_pack, str(tmp_path), TINY.to_dict(), 0, None)
+        job = executor.submit(run_packs, str(folder), None, 300.0, str(tmp_path / "sign"))
     assert job.result() is False
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in folder.iterdir()] == ["config.json"]
     with SerialExecutor():  # Entering forgets the stop, which belongs to this process.
         pass
+
+
+WORK = "import sys; from scalefit.cli import main; sys.argv = ['scalefit', 'toy', 'work', sys.argv[1]]; main()"
+
+
+@pytest.mark.slow
+def test_processes_that_share_a_folder_lose_double_and_change_nothing_when_they_are_killed(tmp_path: Path) -> None:
+    config = replace(TINY, seeds=tuple(range(6)), steps=40, samples=None)
+    assert run_sweep(config, tmp_path / "alone", workers=0).finished
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config.to_dict()))
+
+    def begin() -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", WORK, folder], stdout=subprocess.DEVNULL)
+
+    crew, rng = [begin() for _ in range(3)], np.random.default_rng(2)
+    until = time.monotonic() + 60
+    while not list(folder.glob("packs/*/claim-1")) and time.monotonic() < until:
+        time.sleep(0.01)
+    for _ in range(3):
+        time.sleep(rng.uniform(0, 0.2))
+        crew[0].kill()
+        crew[0].wait()
+        crew[0] = begin()
+    # no exponent of two horizons of 40 steps is settled, and nobody asks: the sweep is done
+    assert [process.wait(timeout=120) for process in crew] == [0, 0, 0]
+    for name in ("results.csv", "history.csv"):
+        assert table(folder / name) == table(tmp_path / "alone" / name)
