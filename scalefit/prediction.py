@@ -158,8 +158,7 @@ def _wald(
     # the covariance is that of ln c, alpha and L0: d L / d ln c = c d L / d c
     scale = np.array([fit.params[each.name] if each.in_logs else 1.0 for each in fit.law.parameters])
     gradient = gradient * scale / (loss[:, None] if fit.objective.log else 1.0)
-    covariance = np.where(np.isfinite(fit.covariance), fit.covariance, 0.0)
-    spread = np.einsum("np,pq,nq->n", gradient, covariance, gradient)
+    spread = np.einsum("np,pq,nq->n", gradient, fit.covariance, gradient)
     quantile = t_quantile(freedom, (1 + level) / 2)
 
     def around(total: Array) -> Array:

@@ -86,6 +86,16 @@ def test_draws_give_what_the_formula_gives(chin203_fit):
     assert (formula.new_run[:, 1] > formula.mean[:, 1]).all()
 
 
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_the_mean_of_draws_has_their_central_interval(chin203_fit, level):
+    draws = normal_draws(chin203_fit, 1000)
+    points = {"width": [1024, 8192], "depth": 16, "tokens": 1e10}
+    predicted = prediction_interval(chin203_fit, points, draws, level=level)
+    drawn = draws.predict({name: np.broadcast_to(x, 2) for name, x in points.items()})
+    ends = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    assert predicted.mean == pytest.approx(ends.T, rel=1e-4)  # quantiles of the logarithm, between the same draws
+
+
 @pytest.mark.parametrize("objective", ["mse", "log-mse"])
 def test_a_new_run_scatters_like_the_residuals_stretched_for_the_fit(objective):
     """Draws that do not vary leave the residuals alone: ends are the largest and smallest, with their signs."""
@@ -120,9 +130,13 @@ def test_seeds_repeat(chin203_fit):
 def test_a_parameter_at_its_bound_adds_nothing_to_the_spread():
     rng = np.random.default_rng(1)
     x = np.array([8.0, 12, 16, 24, 32, 48, 64])
-    runs = Runs.from_columns({"depth": x, "loss": 10 / x**0.5 * np.exp(rng.normal(0, 0.01, 7))})
-    predicted = prediction_interval(fit(runs, "depth"), {"depth": 32})
-    assert np.isfinite(predicted.mean).all()
+    runs = Runs.from_columns({"depth": x, "loss": (10 / x**0.5 - 0.2) * np.exp(rng.normal(0, 0.01, 7))})
+    bound = fit(runs, "depth")
+    assert bound.params["L0"] == 0
+    (low, high), (least, most) = (
+        prediction_interval(fitted, {"depth": 32}).mean[0] for fitted in (bound, fit(runs, "depth+0"))
+    )
+    assert (low, high) == pytest.approx((least, most), rel=1e-9)
 
 
 def test_a_law_that_the_data_leave_open_predicts_nothing():
