@@ -26,7 +26,7 @@ from scalefit.errors import DataError, ScalefitWarning
 from scalefit.fitting.fit import Fit
 from scalefit.fitting.student import t_quantile
 from scalefit.identifiability import Verdict
-from scalefit.laws.law import Columns
+from scalefit.laws.terms import Columns
 from scalefit.numbers import show_number
 from scalefit.runs import Runs
 from scalefit.uncertainty.samples import Samples, check_level

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from known_tables import T27_LAW, t27_columns
 
 from scalefit.errors import DataError, OptionError
-from scalefit.laws.law import Law, PowerTerm, power_term
+from scalefit.laws.law import Law
+from scalefit.laws.terms import PowerTerm, power_term
 
 exponents = st.floats(0.05, 2.0)
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from known_tables import t27_columns
 
 from scalefit.fitting.centred import CentredLaw, centre
-from scalefit.fitting.derivatives import evaluate, gauss_newton, jacobian, predict
+from scalefit.fitting.derivatives import evaluate, gauss_newton
 from scalefit.fitting.objective import Objective
+from scalefit.fitting.problem import jacobian, predict
 from scalefit.fitting.solver import solve
 from scalefit.fitting.starts import draw_starts
 from scalefit.laws.constraints import Constraints

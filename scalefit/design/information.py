@@ -21,9 +21,8 @@ from scalefit.design.quantity import Quantity
 from scalefit.errors import DataError, OptionError
 from scalefit.fitting.centred import CentredLaw
 from scalefit.fitting.covariance import NOISE_FREE, Optimum
-from scalefit.fitting.derivatives import jacobian
 from scalefit.fitting.fit import Fit
-from scalefit.fitting.problem import Problem
+from scalefit.fitting.problem import Problem, jacobian
 from scalefit.identifiability import Verdict
 
 __all__ = ["ASSUMED_EXPONENT", "ASSUMED_SIZE", "Choice", "Linearised", "choose_runs", "linearise", "variance_after"]

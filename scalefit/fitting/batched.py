@@ -1,11 +1,21 @@
-"""Linear algebra over a batch of small symmetric matrices, (B, P, P), that may be singular or indefinite."""
+"""Linear algebra over a batch of small symmetric matrices, (B, P, P), that may be singular or indefinite.
+
+On top of it Newton's step within bounds: the exact Hessian is used where it is safely positive definite, and J' W J in
+its place elsewhere, which is semidefinite everywhere and whose steps lead down.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK_ELEMENTS", "hold", "positive_definite", "ridged", "solve_each", "weighted_products"]
+if TYPE_CHECKING:
+    from scalefit.fitting.problem import Problem
+
+__all__ = ["BLOCK_ELEMENTS", "hold", "newton_step", "positive_definite", "ridged", "solve_each", "weighted_products"]
 
 Array = NDArray[np.float64]
 
@@ -72,3 +82,41 @@ def positive_definite(matrix: Array) -> NDArray[np.bool_]:
             a[j + 1 :, j + 1 :] -= (a[j + 1 :, j] / a[j, j])[:, None] * a[j, j + 1 :]
         pivots = a[index, index].T
     return np.asarray((pivots > smallest).all(axis=1))
+
+
+_AT_ONCE = 0.01
+"""A step meets a bound right away when less than this share of it is left inside."""
+
+
+def newton_step(
+    problem: Problem, point: tuple[Array, Array, Array], semidefinite: Callable[[NDArray[np.bool_]], Array]
+) -> Array:
+    """The step of `State` from (free, gradient, hessian); `semidefinite` gives J' W J / n of some of the points."""
+    free, gradient, hessian = point
+    held = ((free <= problem.lower) & (gradient > 0)) | ((free >= problem.upper) & (gradient < 0))
+    matrix = hold(hessian, held)
+    other = np.logical_not(positive_definite(matrix))
+    if other.any():
+        normal = semidefinite(other)
+        exponents = np.arange(problem.n_linear, normal.shape[1])
+        curvature = normal[:, exponents, exponents]
+        normal[:, exponents, exponents] += 1e-10 * curvature.max(axis=1, initial=0.0)[:, None]
+        matrix = np.array(matrix)
+        matrix[other] = ridged(hold(normal, held[other]))
+    step = solve_each(matrix, np.where(held, 0.0, -gradient))
+    # Cut off at a bound right away, a step of all parameters together would be no descent: what would cross stops
+    # there, and the others step as far as that lets them.
+    stop = np.clip(free + step, problem.lower, problem.upper) - free
+    crossing = (stop != step) & (np.abs(stop) <= _AT_ONCE * np.abs(step))
+    if crossing.any():
+        stop = np.where(crossing, stop, 0.0)
+        rest = -gradient - np.einsum("bij,bj->bi", matrix, stop)
+        right = np.where(held, 0.0, np.where(crossing, stop, rest))
+        step = solve_each(hold(matrix, held | crossing), right)
+    uphill = np.einsum("bp,bp->b", gradient, step) > 0
+    if uphill.any():
+        # Between bounds a step of all parameters may lead up; each one by itself, scaled, leads down.
+        index = np.arange(step.shape[1])
+        alone = free - gradient / matrix[:, index, index]
+        step[uphill] = (np.clip(alone, problem.lower, problem.upper) - free)[uphill]
+    return step

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from scalefit.fitting.objective import Objective
 from scalefit.fitting.problem import Problem
 from scalefit.laws.constraints import Constraints
-from scalefit.laws.law import Columns, Law
+from scalefit.laws.law import Law
 from scalefit.laws.parameter import Parameter
+from scalefit.laws.terms import Columns
 
 if TYPE_CHECKING:
     from scalefit.fitting.fit import Fit

@@ -12,11 +12,15 @@ that the user constrained is not, D = (c / unit)^(1/p).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.fitting.batched import weighted_products
-from scalefit.fitting.problem import Problem
+
+if TYPE_CHECKING:
+    from scalefit.fitting.problem import Problem
 
 __all__ = ["add_power_curvature", "chart_curvature", "chart_slopes", "core_parameters", "raise_to_power"]
 
@@ -27,9 +31,7 @@ SMALLEST_SUM = 1e-300
 
 
 def core_parameters(problem: Problem, parameters: Array) -> Array:
-    """Equation (1)'s parameters from all the parameters of the law, at B points; the same for a sum."""
-    if not problem.coupled:
-        return parameters
+    """Equation (1)'s parameters from all the parameters of the law, at B points."""
     first = problem.n_terms + 1
     core, p = parameters.copy(), parameters[:, -1:]
     core[:, first:-1] /= p

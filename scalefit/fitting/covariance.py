@@ -31,9 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.fitting.centred import CentredLaw
-from scalefit.fitting.derivatives import evaluate, jacobian, predict
+from scalefit.fitting.derivatives import evaluate
 from scalefit.fitting.objective import Objective
 from scalefit.fitting.student import t_quantile
+from scalefit.fitting.problem import jacobian, predict
 from scalefit.laws.parameter import Bounds, Parameter
 
 __all__ = ["NOISE_FREE", "Optimum", "Scores", "inverse", "row_scores", "t_interval"]

@@ -11,35 +11,25 @@ the same holds of the core's parameters, with dL/dS on top (`scalefit.fitting.co
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.fitting.batched import BLOCK_ELEMENTS, hold, positive_definite, ridged, solve_each, weighted_products
-from scalefit.fitting.coupling import (
-    add_power_curvature,
-    chart_curvature,
-    chart_slopes,
-    core_parameters,
-    raise_to_power,
-)
-from scalefit.fitting.problem import Problem
+from scalefit.fitting.batched import newton_step, weighted_products
+from scalefit.fitting.coupling import add_power_curvature, chart_curvature, chart_slopes
+from scalefit.fitting.problem import Problem, basis_functions, fill_slopes, law_values, per_factor
 
 __all__ = [
     "LocalModel",
     "Rows",
     "State",
-    "basis_functions",
     "evaluate",
     "evaluate_at_one_point",
     "evaluate_on",
     "gauss_newton",
-    "jacobian",
     "local_model",
-    "predict",
 ]
 
 Array = NDArray[np.float64]
@@ -48,9 +38,6 @@ Rows = NDArray[np.intp] | slice
 """Which of the problems the points belong to, where targets or weights differ between problems."""
 
 ALL = slice(None)
-
-_AT_ONCE = 0.01
-"""A step meets a bound right away when less than this share of it is left inside."""
 
 
 @dataclass(frozen=True)
@@ -104,18 +91,19 @@ def evaluate(problem: Problem, free: Array, rows: Rows = ALL, workspace: Array |
 def evaluate_on(problem: Problem, free: Array, basis: Array, rows: Rows) -> State:
     """`evaluate`, on basis functions that are known for the exponents of `free`; fills the rest of `basis`."""
     parameters = problem.all_parameters(free)
-    core = core_parameters(problem, parameters)
+    core = problem.core(parameters)
     with np.errstate(all="ignore"):
         predicted, value, gradient, full = _second_order(problem, core, basis, rows)
         gradient, hessian = _free_derivatives(problem, parameters, core, gradient, full)
 
         def semidefinite(some: NDArray[np.bool_]) -> Array:
-            reweighted = _row_weights(problem, predicted[some], _some(rows, some))
+            chosen = np.flatnonzero(some) if isinstance(rows, slice) else rows[some]
+            reweighted = _row_weights(problem, predicted[some], chosen)
             functions = basis if some.all() else basis[some]
             products = weighted_products(functions, reweighted) / basis.shape[2]
             return _free_normal(problem, parameters[some], core[some], products)
 
-        step = _step(problem, (free, gradient, hessian), semidefinite)
+        step = newton_step(problem, (free, gradient, hessian), semidefinite)
     return State(free, value, gradient, hessian, step)
 
 
@@ -154,7 +142,7 @@ class LocalModel:
 def local_model(problem: Problem, free: Array, rows: Rows = ALL) -> LocalModel:
     """Expand the objective to second order at B points, which belong to the problems `rows`."""
     parameters = problem.all_parameters(free)
-    core = core_parameters(problem, parameters)
+    core = problem.core(parameters)
     basis = basis_functions(problem, parameters)
     with np.errstate(all="ignore"):
         predicted, value, gradient, full = _second_order(problem, core, basis, rows)
@@ -167,63 +155,18 @@ def local_model(problem: Problem, free: Array, rows: Rows = ALL) -> LocalModel:
     return LocalModel(free, value, gradient, hessian, normal, centres)
 
 
-def predict(problem: Problem, free: Array) -> Array:
-    """(B, n) predicted losses at B points, nats per token."""
-    parameters = problem.all_parameters(free)
-    n_functions, n = parameters.shape[1], problem.logs.shape[1]
-    predicted = np.empty((len(free), n))
-    size = max(1, BLOCK_ELEMENTS // (n_functions * n))
-    for first in range(0, len(free), size):
-        some = slice(first, first + size)
-        core = core_parameters(problem, parameters[some])
-        predicted[some] = _predicted(problem, core, basis_functions(problem, parameters[some]))
-    return predicted
-
-
-def jacobian(problem: Problem, free: Array) -> Array:
-    """(n, P) derivatives of the residuals at one point, given by its (P,) free parameters."""
-    parameters = problem.all_parameters(free[None])
-    core = core_parameters(problem, parameters)
-    basis = basis_functions(problem, parameters)
-    predicted = _predicted(problem, core, basis)
-    derivative = _fill_slopes(problem, core, basis)[0]
-    if problem.objective.log:
-        derivative /= predicted
-    if problem.coupled:
-        derivative = chart_slopes(problem, parameters, core)[0].T @ derivative
-    free_derivative: Array = derivative.T @ problem.expand
-    return free_derivative
-
-
 def gauss_newton(problem: Problem, free: Array, rows: Rows = ALL) -> Array:
     """(B, P, P) matrices J' W J / n with the weights of iteratively reweighted least squares.
 
     Positive semidefinite, and for the squared penalty the expectation of the Hessian at the true law.
     """
     parameters = problem.all_parameters(free)
-    core = core_parameters(problem, parameters)
+    core = problem.core(parameters)
     basis = basis_functions(problem, parameters)
     with np.errstate(all="ignore"):
-        reweighted = _row_weights(problem, _predicted(problem, core, basis), rows)
-        products = weighted_products(_fill_slopes(problem, core, basis), reweighted) / basis.shape[2]
+        reweighted = _row_weights(problem, law_values(problem, core, basis), rows)
+        products = weighted_products(fill_slopes(problem, core, basis), reweighted) / basis.shape[2]
     return _free_normal(problem, parameters, core, products)
-
-
-def basis_functions(problem: Problem, parameters: Array, workspace: Array | None = None) -> Array:
-    """(B, F, n): u_k and ones in the first K + 1 places, the rest not yet filled."""
-    n_terms, n = problem.n_terms, problem.logs.shape[1]
-    basis = np.empty((*parameters.shape, n)) if workspace is None else workspace[: len(parameters)]
-    units = basis[:, :n_terms]
-    exponents = problem.exponents(core_parameters(problem, parameters))
-    if problem.has_products:
-        factors = basis[:, n_terms + 1 : n_terms + 1 + len(problem.logs)]
-        np.multiply(exponents[:, :, None], -problem.logs, out=factors)
-        np.add.reduceat(factors, problem.firsts, axis=1, out=units)
-    else:
-        np.multiply(exponents[:, :, None], -problem.logs, out=units)
-    np.exp(units, out=units)
-    basis[:, n_terms] = 1.0
-    return basis
 
 
 def evaluate_at_one_point(problem: Problem, free: Array, rows: Rows = ALL) -> State:
@@ -246,11 +189,11 @@ def evaluate_at_one_point(problem: Problem, free: Array, rows: Rows = ALL) -> St
     parameters = problem.all_parameters(free[None])
     basis = basis_functions(problem, parameters)
     with np.errstate(all="ignore"):
-        predicted = _predicted(problem, parameters, basis)
+        predicted = law_values(problem, parameters, basis)
         _, first, second = _row_derivatives(unweighted, predicted, ALL)
         penalty = problem.objective.penalty(problem.objective.transform(predicted) - problem.target)
         reweighted = _row_weights(unweighted, predicted, ALL)
-    slopes = _fill_slopes(problem, parameters, basis)[0]
+    slopes = fill_slopes(problem, parameters, basis)[0]
     products = slopes[:, None] * slopes
     exact = products * second
     owners, j = problem.owners, np.arange(n_terms + 1, size)
@@ -268,46 +211,23 @@ def evaluate_at_one_point(problem: Problem, free: Array, rows: Rows = ALL) -> St
     gradient = problem.free_gradient(gradient)
     hessian, normal = (problem.free_matrix(m.reshape(-1, size, size)) for m in (hessian, normal))
     points = np.repeat(free[None], len(weights), axis=0)
-    step = _step(problem, (points, gradient, hessian), lambda some: normal[some])
+    step = newton_step(problem, (points, gradient, hessian), lambda some: normal[some])
     return State(points, np.where(np.isfinite(value[:, 0]), value[:, 0], np.inf), gradient, hessian, step)
-
-
-def _predicted(problem: Problem, core: Array, basis: Array) -> Array:
-    """(B, n) predicted losses; of `basis`, dL/dD_k stands in the first K places then."""
-    if problem.coupled:
-        return raise_to_power(problem, core, basis)
-    linear = problem.n_terms + 1
-    predicted: Array = np.matmul(core[:, None, :linear], basis[:, :linear])[:, 0]
-    return predicted
-
-
-def _per_factor(problem: Problem, terms: Array) -> Array:
-    """(B, K, ...) numbers of the terms at each of their factors, (B, M, ...)."""
-    return terms[:, problem.owners] if problem.has_products else terms
-
-
-def _fill_slopes(problem: Problem, core: Array, basis: Array) -> Array:
-    """Fill the derivatives by the exponents, -D_k z_j dL/dD_k, into their places; `_predicted` was called before."""
-    n_terms = problem.n_terms
-    slopes = basis[:, n_terms + 1 : n_terms + 1 + len(problem.logs)]
-    np.multiply(_per_factor(problem, basis[:, :n_terms]), problem.logs, out=slopes)
-    slopes *= -_per_factor(problem, core[:, :n_terms, None])
-    return basis
 
 
 def _second_order(problem: Problem, core: Array, basis: Array, rows: Rows) -> tuple[Array, Array, Array, Array]:
     """Predicted losses, objective, gradient and Hessian by the core's parameters; fills `basis` with dL by each."""
     n_terms, n = problem.n_terms, problem.logs.shape[1]
-    predicted = _predicted(problem, core, basis)
+    predicted = law_values(problem, core, basis)
     value, first, second = _row_derivatives(problem, predicted, rows)
     owners, j = problem.owners, np.arange(n_terms + 1, n_terms + 1 + len(problem.logs))
     slopes = basis[:, n_terms + 1 : n_terms + 1 + len(problem.logs)]
-    np.multiply(_per_factor(problem, basis[:, :n_terms]), problem.logs, out=slopes)
+    np.multiply(per_factor(problem, basis[:, :n_terms]), problem.logs, out=slopes)
     mixed = np.matmul(slopes, first[:, :, None])[:, :, 0] / n
     left, right = problem.pairs
     of_pairs = (slopes[:, left], problem.logs[right]) if problem.has_products else (slopes, problem.logs)
     pure = np.einsum("bkn,kn,bn->bk", *of_pairs, first, optimize=False) / n
-    slopes *= -_per_factor(problem, core[:, :n_terms, None])
+    slopes *= -per_factor(problem, core[:, :n_terms, None])
     gradient = np.matmul(basis, first[:, :, None])[:, :, 0] / n
     full = weighted_products(basis, second) / n
     full[:, owners, j] -= mixed
@@ -366,41 +286,3 @@ def _row_derivatives(problem: Problem, predicted: Array, rows: Rows) -> tuple[Ar
     value = penalty.mean(axis=1)
     value[~((predicted.min(axis=1) > 0) & np.isfinite(value))] = np.inf
     return value, first, second
-
-
-def _step(
-    problem: Problem, point: tuple[Array, Array, Array], semidefinite: Callable[[NDArray[np.bool_]], Array]
-) -> Array:
-    """The step of `State` from (free, gradient, hessian); `semidefinite` gives J' W J / n of some of the points."""
-    free, gradient, hessian = point
-    held = ((free <= problem.lower) & (gradient > 0)) | ((free >= problem.upper) & (gradient < 0))
-    matrix = hold(hessian, held)
-    other = np.logical_not(positive_definite(matrix))
-    if other.any():
-        normal = semidefinite(other)
-        exponents = np.arange(problem.n_linear, normal.shape[1])
-        curvature = normal[:, exponents, exponents]
-        normal[:, exponents, exponents] += 1e-10 * curvature.max(axis=1, initial=0.0)[:, None]
-        matrix = np.array(matrix)
-        matrix[other] = ridged(hold(normal, held[other]))
-    step = solve_each(matrix, np.where(held, 0.0, -gradient))
-    # Cut off at a bound right away, a step of all parameters together would be no descent: what would cross stops
-    # there, and the others step as far as that lets them.
-    stop = np.clip(free + step, problem.lower, problem.upper) - free
-    crossing = (stop != step) & (np.abs(stop) <= _AT_ONCE * np.abs(step))
-    if crossing.any():
-        stop = np.where(crossing, stop, 0.0)
-        rest = -gradient - np.einsum("bij,bj->bi", matrix, stop)
-        right = np.where(held, 0.0, np.where(crossing, stop, rest))
-        step = solve_each(hold(matrix, held | crossing), right)
-    uphill = np.einsum("bp,bp->b", gradient, step) > 0
-    if uphill.any():
-        # Between bounds a step of all parameters may lead up; each one by itself, scaled, leads down.
-        index = np.arange(step.shape[1])
-        alone = free - gradient / matrix[:, index, index]
-        step[uphill] = (np.clip(alone, problem.lower, problem.upper) - free)[uphill]
-    return step
-
-
-def _some(rows: Rows, mask: NDArray[np.bool_]) -> NDArray[np.intp]:
-    return np.flatnonzero(mask) if isinstance(rows, slice) else rows[mask]

@@ -141,6 +141,7 @@ def _fit_from(document: Mapping[str, Any]) -> Fit:
     }
     certificate = dict(document["certificate"])
     certificate["condition"] = _or(certificate["condition"], math.inf)
+    certificate["others"] = tuple((int(n), float(excess)) for n, excess in certificate.get("others", ()))
     law = Law.parse(document["law"])
     return Fit(
         law=law,

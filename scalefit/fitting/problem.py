@@ -21,9 +21,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefit.fitting.batched import BLOCK_ELEMENTS
+from scalefit.fitting.coupling import chart_slopes, core_parameters, raise_to_power
 from scalefit.fitting.objective import Objective
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "basis_functions", "fill_slopes", "jacobian", "law_values", "per_factor", "predict"]
 
 Array = NDArray[np.float64]
 
@@ -140,6 +142,10 @@ class Problem:
         """(B, P) free parameters to all the parameters of the law."""
         return free if self.unconstrained else free @ self.expand.T + self.offset
 
+    def core(self, parameters: Array) -> Array:
+        """All the parameters of the law to those of equation (1), or of equation (2) with D_k and a_j / p."""
+        return core_parameters(self, parameters) if self.coupled else parameters
+
     def free_gradient(self, gradient: Array) -> Array:
         """Derivatives by all parameters to (B, P) derivatives by the free ones."""
         return gradient if self.unconstrained else gradient @ self.expand
@@ -163,3 +169,71 @@ class Problem:
             chosen = self.weights[..., rows]
             weights = chosen / chosen.mean(axis=-1, keepdims=True)
         return replace(self, logs=self.logs[:, rows], target=self.target[..., rows], weights=weights)
+
+
+def predict(problem: Problem, free: Array) -> Array:
+    """(B, n) predicted losses at B points, nats per token."""
+    parameters = problem.all_parameters(free)
+    n_functions, n = parameters.shape[1], problem.logs.shape[1]
+    predicted = np.empty((len(free), n))
+    size = max(1, BLOCK_ELEMENTS // (n_functions * n))
+    for first in range(0, len(free), size):
+        some = slice(first, first + size)
+        core = problem.core(parameters[some])
+        predicted[some] = law_values(problem, core, basis_functions(problem, parameters[some]))
+    return predicted
+
+
+def jacobian(problem: Problem, free: Array) -> Array:
+    """(n, P) derivatives of the residuals at one point, given by its (P,) free parameters."""
+    parameters = problem.all_parameters(free[None])
+    core = problem.core(parameters)
+    basis = basis_functions(problem, parameters)
+    predicted = law_values(problem, core, basis)
+    derivative = fill_slopes(problem, core, basis)[0]
+    if problem.objective.log:
+        derivative /= predicted
+    if problem.coupled:
+        derivative = chart_slopes(problem, parameters, core)[0].T @ derivative
+    free_derivative: Array = derivative.T @ problem.expand
+    return free_derivative
+
+
+def basis_functions(problem: Problem, parameters: Array, workspace: Array | None = None) -> Array:
+    """(B, F, n): u_k and ones in the first K + 1 places, the rest not yet filled."""
+    n_terms, n = problem.n_terms, problem.logs.shape[1]
+    basis = np.empty((*parameters.shape, n)) if workspace is None else workspace[: len(parameters)]
+    units = basis[:, :n_terms]
+    exponents = problem.exponents(problem.core(parameters))
+    if problem.has_products:
+        factors = basis[:, n_terms + 1 : n_terms + 1 + len(problem.logs)]
+        np.multiply(exponents[:, :, None], -problem.logs, out=factors)
+        np.add.reduceat(factors, problem.firsts, axis=1, out=units)
+    else:
+        np.multiply(exponents[:, :, None], -problem.logs, out=units)
+    np.exp(units, out=units)
+    basis[:, n_terms] = 1.0
+    return basis
+
+
+def law_values(problem: Problem, core: Array, basis: Array) -> Array:
+    """(B, n) predicted losses; of `basis`, dL/dD_k stands in the first K places then."""
+    if problem.coupled:
+        return raise_to_power(problem, core, basis)
+    linear = problem.n_terms + 1
+    predicted: Array = np.matmul(core[:, None, :linear], basis[:, :linear])[:, 0]
+    return predicted
+
+
+def per_factor(problem: Problem, terms: Array) -> Array:
+    """(B, K, ...) numbers of the terms at each of their factors, (B, M, ...)."""
+    return terms[:, problem.owners] if problem.has_products else terms
+
+
+def fill_slopes(problem: Problem, core: Array, basis: Array) -> Array:
+    """Fill the derivatives by the exponents, -D_k z_j dL/dD_k, into their places; `_predicted` was called before."""
+    n_terms = problem.n_terms
+    slopes = basis[:, n_terms + 1 : n_terms + 1 + len(problem.logs)]
+    np.multiply(per_factor(problem, basis[:, :n_terms]), problem.logs, out=slopes)
+    slopes *= -per_factor(problem, core[:, :n_terms, None])
+    return basis

@@ -1,19 +1,21 @@
-"""The search for the global optimum: random starts, the best of them polished on all rows."""
+"""The search for the global optimum: random starts, more of them where they disagree, the best polished on all rows."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefit.errors import FitError
-from scalefit.fitting.derivatives import predict
 from scalefit.fitting.objective import Objective
-from scalefit.fitting.problem import Problem
+from scalefit.fitting.problem import Problem, predict
 from scalefit.fitting.solver import Solution, solve
-from scalefit.fitting.starts import draw_starts
+from scalefit.fitting.starts import additive_starts, draw_starts
 
-__all__ = ["search"]
+__all__ = ["Found", "search"]
+
+Array = NDArray[np.float64]
 
 ROWS_FOR_STARTS = 4096
 """Larger tables are searched on a random sample of so many rows; the best point is polished on all of them."""
@@ -21,36 +23,90 @@ ROWS_FOR_STARTS = 4096
 SAME_PREDICTION = 1e-7
 """Starts agree when all their predictions of ln loss do to this."""
 
+MORE_STARTS = 64
+"""Where fewer than half of the starts agree, so many more are made, all of them wide."""
+
+POLISHED, POLISH_ITERATIONS = 4, 1500
+"""The best starts that have not arrived, which may yet fall below those that have, and the steps they get for it."""
+
 _START_TOLERANCE = 1e-10
 
 _SAME_VALUE = 1e-6
 
 
-def search(problem: Problem, n_starts: int, seed: int) -> tuple[Solution, int, int]:
-    """Solve from random starts and polish the best; also the starts that agree with it and the rows searched.
+@dataclass(frozen=True)
+class Found:
+    """What a search found.
 
-    For a robust objective half of the starts first go to the optimum of its squared form, which has no flat regions.
+    Attributes
+    ----------
+    solution : Solution
+        The best point, polished on all rows.
+    starts, starts_at_best : int
+        Starts made, and those whose predictions agree with the best one's.
+    start_rows : int
+        Rows searched.
+    others : tuple of (int, float)
+        The other points that starts ended at: how many did, and the objective there over the best, less one.
     """
+
+    solution: Solution
+    starts: int
+    starts_at_best: int
+    start_rows: int
+    others: tuple[tuple[int, float], ...]
+
+
+def search(problem: Problem, n_starts: int, seed: int) -> Found:
+    """Solve from random starts, from more where fewer than half agree, and polish the best."""
     rng = np.random.default_rng(seed)
     n = problem.logs.shape[1]
     searched = problem
     if n > ROWS_FOR_STARTS:
         searched = problem.subsample(np.sort(rng.choice(n, ROWS_FOR_STARTS, replace=False)))
-    points = draw_starts(searched, n_starts, rng)
-    if problem.objective.delta is not None:
-        squared = replace(searched, objective=Objective(problem.objective.log))
-        half = (n_starts + 1) // 2
-        points[:half] = solve(squared, points[:half], tolerance=_START_TOLERANCE, exact=False).state.free
-    solution = solve(searched, points, tolerance=_START_TOLERANCE, exact=False)
-    points = solution.state.free
-    if not np.isfinite(solution.state.value).any():
-        raise FitError("no start gave a finite objective; check the columns' values and the constraints")
+    half = (n_starts + 1) // 2
+    points = [draw_starts(searched, half, rng), draw_starts(searched, n_starts - half, rng, wide=True)]
+    if problem.coupled:
+        points[0] = np.concatenate([additive_starts(searched, rng), points[0]])[:half]
+    solution = _solve_starts(searched, np.concatenate(points))
+    same = _agreeing(searched, solution)
+    if 2 * same.sum() < len(same):
+        more = _solve_starts(searched, draw_starts(searched, MORE_STARTS, rng, wide=True))
+        solution = Solution.joined([solution, more])
+        same = _agreeing(searched, solution)
     best = _best(solution)
+    polished = solve(problem, solution.state.free[best : best + 1], POLISH_ITERATIONS, exact=False)
+    return Found(polished, len(same), int(same.sum()), searched.logs.shape[1], _others(solution, same, best))
+
+
+def _solve_starts(problem: Problem, points: Array) -> Solution:
+    """Solve from every start; the best that have not arrived get many more steps.
+
+    For a robust objective half of the starts first go to the optimum of its squared form, which has no flat regions.
+    """
+    if problem.objective.delta is not None:
+        squared = replace(problem, objective=Objective(problem.objective.log))
+        half = np.arange(0, len(points), 2)
+        points[half] = solve(squared, points[half], tolerance=_START_TOLERANCE, exact=False).state.free
+    solution = solve(problem, points, tolerance=_START_TOLERANCE, exact=False)
+    value = solution.state.value
+    if not np.isfinite(value).any():
+        raise FitError("no start gave a finite objective; check the columns' values and the constraints")
+    on_their_way = np.flatnonzero(~solution.converged & np.isfinite(value))
+    best = on_their_way[np.argsort(value[on_their_way])[:POLISHED]]
+    if len(best):
+        more = solve(problem, solution.state.free[best], POLISH_ITERATIONS, tolerance=_START_TOLERANCE, exact=False)
+        solution.state.update(best, more.state)
+        solution.converged[best] = more.converged
+    return solution
+
+
+def _agreeing(problem: Problem, solution: Solution) -> NDArray[np.bool_]:
+    """Starts whose predictions agree with those of the best."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        log_losses = np.log(predict(searched, points))
-        agree = np.abs(log_losses - log_losses[best]).max(axis=1) <= SAME_PREDICTION
-    polished = solve(problem, points[best : best + 1], exact=False)
-    return polished, int(agree.sum()), searched.logs.shape[1]
+        log_losses = np.log(predict(problem, solution.state.free))
+        gaps = np.abs(log_losses - log_losses[_best(solution)]).max(axis=1)
+    return np.asarray(gaps <= SAME_PREDICTION)
 
 
 def _best(solution: Solution) -> int:
@@ -58,3 +114,12 @@ def _best(solution: Solution) -> int:
     value = solution.state.value
     solved = np.where(solution.converged, value, np.inf)
     return int(np.argmin(solved if solved.min() <= value.min() * (1 + _SAME_VALUE) else value))
+
+
+def _others(solution: Solution, same: NDArray[np.bool_], best: int) -> tuple[tuple[int, float], ...]:
+    """The three points beside the best that most solved starts ended at, told apart by their objectives."""
+    value = solution.state.value
+    excess = value[~same & solution.converged] / value[best] - 1
+    levels, counts = np.unique(np.round(excess, 6), return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:3]
+    return tuple((int(counts[i]), float(levels[i])) for i in order if np.isfinite(levels[i]))

@@ -15,6 +15,7 @@ All arrays carry the problem as their first axis, B problems at a time; rows are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -22,14 +23,8 @@ from numpy.typing import NDArray
 
 from scalefit.fitting.batched import hold, ridged, solve_each, weighted_products
 from scalefit.fitting.damped import solve_damped
-from scalefit.fitting.derivatives import (
-    State,
-    basis_functions,
-    evaluate,
-    evaluate_at_one_point,
-    evaluate_on,
-)
-from scalefit.fitting.problem import Problem
+from scalefit.fitting.derivatives import State, evaluate, evaluate_at_one_point, evaluate_on
+from scalefit.fitting.problem import Problem, basis_functions
 
 __all__ = ["Solution", "solve"]
 
@@ -81,6 +76,20 @@ class Solution:
     converged: NDArray[np.bool_]
     iterations: NDArray[np.intp]
 
+    @classmethod
+    def unsolved(cls, starts: Array) -> Solution:
+        """Starts that nobody has moved yet."""
+        n, p = starts.shape
+        state = State(starts.copy(), np.full(n, np.inf), np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p)))
+        return cls(state, np.zeros(n, dtype=bool), np.zeros(n, dtype=np.intp))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Solution]) -> Solution:
+        """One after the other."""
+        state = State(*(np.concatenate([getattr(part.state, f.name) for part in parts]) for f in fields(State)))
+        converged = np.concatenate([part.converged for part in parts])
+        return cls(state, converged, np.concatenate([part.iterations for part in parts]))
+
 
 def solve(
     problem: Problem, starts: Array, max_iterations: int = 200, tolerance: float = TOLERANCE, exact: bool = True
@@ -112,9 +121,7 @@ def solve(
     if quick:
         solution = _solve_quickly(problem, starts, min(max_iterations, QUICK_ITERATIONS), (tolerance, floor), exact)
     else:
-        solution = Solution(
-            _empty_state(starts), np.zeros(len(starts), dtype=bool), np.zeros(len(starts), dtype=np.intp)
-        )
+        solution = Solution.unsolved(starts)
     rest = np.flatnonzero(~solution.converged) if not quick or max_iterations > QUICK_ITERATIONS else np.arange(0)
     size = max(1, min(POOL, POOL_ELEMENTS // problem.logs.shape[1]))
     for first in range(0, len(rest), size):
@@ -127,11 +134,6 @@ def solve(
         solution.converged[rows] = converged
         solution.iterations[rows] += iterations
     return solution
-
-
-def _empty_state(starts: Array) -> State:
-    n, p = starts.shape
-    return State(starts.copy(), np.full(n, np.inf), np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p)))
 
 
 def _solve_quickly(
@@ -158,8 +160,11 @@ def _solve_quickly(
         rounding = np.sqrt(floor * state.value)
         solved = (promised <= np.maximum(tolerance * state.value, 0.01 * rounding)) | (state.value <= floor)
         if not exact and solved.any():
-            converged[pool[solved]] = True
-            _take_last_step(problem, final, pool[solved], promised[solved])
+            # The step is taken without evaluating it: the value falls as the quadratic model says.
+            last = pool[solved]
+            converged[last] = True
+            final.value[last] -= promised[solved]
+            final.free[last] = np.clip(final.free[last] + final.step[last], problem.lower, problem.upper)
             pool, going = pool[~solved], ~solved
             if not len(pool):
                 continue
@@ -181,12 +186,6 @@ def _solve_quickly(
         value = final.value[pool]
         converged[pool] = solved | (stuck & (promised <= np.maximum(1e-7 * value, rounding)))
         pool = pool[~(solved | stuck | (iterations[pool] >= max_iterations))]
-
-
-def _take_last_step(problem: Problem, final: State, rows: NDArray[np.intp], promised: Array) -> None:
-    """Move solved problems by their step without evaluating it: the value falls as the quadratic model says."""
-    final.value[rows] -= promised
-    final.free[rows] = np.clip(final.free[rows] + final.step[rows], problem.lower, problem.upper)
 
 
 def _first_states(problem: Problem, starts: Array, workspace: Array) -> State:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
 from scalefit.fitting.batched import BLOCK_ELEMENTS
-from scalefit.fitting.coupling import core_parameters
-from scalefit.fitting.derivatives import basis_functions, predict
-from scalefit.fitting.problem import Problem
+from scalefit.fitting.problem import Problem, basis_functions, predict
+from scalefit.fitting.solver import solve
 
-__all__ = ["check_seed", "draw_starts"]
+__all__ = ["additive_starts", "check_seed", "draw_starts"]
 
 Array = NDArray[np.float64]
 
@@ -29,6 +30,9 @@ COUPLED_CANDIDATES = 4
 
 SMALLEST_SHARE = 1e-3
 """Coefficients D of starts are no smaller than this, relative to a sum of one: at zero an exponent has no effect."""
+
+CONTINUED_P, SUM_STARTS = (1.0, 0.6, 0.35, 0.18, 1.8), 8
+"""The optimum of the sum, from so many starts, is continued to a coupled law at these p."""
 
 CANDIDATES = 2
 """Draws a start: the first whose linear fit needs no coefficient to be clipped are taken."""
@@ -138,7 +142,7 @@ def _coupled_sizes(problem: Problem, free: Array, loss: Array) -> Array:
     """D of the free coefficients by weighted least squares of S = ((loss - L0) / unit)^(1/p), clipped at zero."""
     n_terms, n = problem.n_terms, problem.logs.shape[1]
     parameters = problem.all_parameters(free)
-    core, p = core_parameters(problem, parameters), parameters[:, -1:]
+    core, p = problem.core(parameters), parameters[:, -1:]
     which = np.flatnonzero(problem.expand[:n_terms, : problem.n_linear].any(axis=1))
     sums = (np.maximum(loss - core[:, n_terms, None], 1e-3 * loss.min()) / problem.unit) ** (1.0 / p)
     scale = sums ** (p - 1.0) / (loss if problem.objective.log else 1.0)
@@ -207,3 +211,33 @@ def _bounded_solutions(matrix: Array, vector: Array, lower: Array, upper: Array)
             break
         held |= outside
     return solution, held
+
+
+def additive_starts(problem: Problem, rng: np.random.Generator) -> Array:
+    """Points of a coupled problem that continue the optimum of its sum, q = 1, at several p.
+
+    None where p is fixed, tied to an exponent, or a coefficient stands in plain units.
+    """
+    first_p = np.flatnonzero(problem.expand[-1])
+    tied = len(first_p) and problem.expand[:-1, first_p[0]].any()
+    if not len(first_p) or tied or problem.plain_terms.any():
+        return np.empty((0, len(problem.lower)))
+    j, n_terms = int(first_p[0]), problem.n_terms
+    kept = np.delete(np.arange(len(problem.lower)), j)
+    expand, upper = problem.expand[:-1][:, kept], problem.upper[kept]
+    total = replace(
+        problem,
+        coupled=False,
+        expand=expand,
+        offset=problem.offset[:-1],
+        lower=problem.lower[kept],
+        upper=upper,
+    )
+    solution = solve(total, draw_starts(total, SUM_STARTS, rng), tolerance=1e-6, exact=False)
+    summed = solution.state.free[int(np.argmin(solution.state.value))]
+    p = np.array([q for q in CONTINUED_P if problem.lower[j] <= q <= problem.upper[j]])
+    points = np.insert(np.repeat(summed[None], len(p), axis=0), j, p, axis=1)
+    sizes = problem.expand[:n_terms, : problem.n_linear].any(axis=0)
+    relative = np.maximum(points[:, : problem.n_linear][:, sizes] / problem.unit, 1e-6)
+    points[:, np.flatnonzero(sizes)] = relative ** (1.0 / p[:, None])
+    return points

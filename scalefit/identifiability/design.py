@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import ScalefitWarning
-from scalefit.laws.law import Law, PowerTerm
+from scalefit.laws.law import Law
+from scalefit.laws.terms import PowerTerm
 
 __all__ = [
     "ColumnDesign",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scalefit.errors import ScalefitWarning
-from scalefit.laws.law import PowerTerm
+from scalefit.laws.terms import PowerTerm
 
 if TYPE_CHECKING:
     from scalefit.identifiability.verdicts import Evidence

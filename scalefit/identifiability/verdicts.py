@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scalefit.errors import ScalefitWarning
 from scalefit.identifiability.design import correlate, design_verdicts, plane
 from scalefit.identifiability.remarks import bound_remarks, coupling_remarks, open_and_weak, term_below_noise
-from scalefit.laws.law import Law, power_term
+from scalefit.laws.law import Law
+from scalefit.laws.terms import power_term
 
 __all__ = ["Evidence", "Identification", "Verdict", "identify"]
 

@@ -13,13 +13,14 @@ import re
 from dataclasses import dataclass
 
 from scalefit.errors import OptionError
-from scalefit.laws.law import DEFAULT_LAW, Law, PowerTerm, Product, Term
+from scalefit.laws.law import DEFAULT_LAW, Law
+from scalefit.laws.terms import PowerTerm, Product
 
 __all__ = ["NAMED_LAWS", "NamedLaw", "read_law"]
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_.]*"
 _FACTOR = re.compile(rf"\(?\s*({_NAME})\s*(?:([+-])\s*([0-9.eE]+(?:[eE][+-]?[0-9]+)?))?\s*\)?")
-_COUPLED = re.compile(rf"\((.*)\)\s*\^\s*(?:(q)|\(\s*1\s*/\s*({_NAME})\s*\))")
+_COUPLED = re.compile(rf"\(((?:[^()]|\([^()]*\))*)\)\s*\^\s*(?:(q)|\(\s*1\s*/\s*({_NAME})\s*\))")
 _NO_FLOOR = re.compile(r"\+\s*0\s*$")
 
 _EXAMPLES = (
@@ -112,12 +113,11 @@ def read_law(text: str) -> Law:
     body = _NO_FLOOR.sub("", text).strip()
     irreducible = body == text.strip()
     coupled = _COUPLED.fullmatch(body)
-    if coupled is not None and _is_balanced(coupled[1]):
-        body = coupled[1]
-    else:
-        coupled = None
+    body = coupled[1] if coupled else body
     parts = [] if body in ("", "0") else _split(body, "+")
-    law = Law(tuple(_read_term(part, text) for part in parts), irreducible, coupled and (coupled[2] or coupled[3]))
+    factors = [tuple(_read_factor(factor, text) for factor in _split(part, "*")) for part in parts]
+    terms = tuple(found[0] if len(found) == 1 else Product(found) for found in factors)
+    law = Law(terms, irreducible, coupled and (coupled[2] or coupled[3]))
     for column in law.columns:
         if law.columns.count(column) > 1:
             raise OptionError(f"law {text!r} names the column {column!r} twice; each column stands in one term")
@@ -132,24 +132,9 @@ def read_law(text: str) -> Law:
     return law
 
 
-def _is_balanced(text: str) -> bool:
-    """Whether every parenthesis closes one that stands before it."""
-    depth = 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if depth < 0:
-            return False
-    return depth == 0
-
-
 def _split(text: str, sign: str) -> list[str]:
     """Split at a sign outside parentheses."""
     return [part.strip() for part in re.split(rf"\{sign}(?![^(]*\))", text)]
-
-
-def _read_term(part: str, law: str) -> Term:
-    factors = tuple(_read_factor(text, law) for text in _split(part, "*"))
-    return factors[0] if len(factors) == 1 else Product(factors)
 
 
 def _read_factor(part: str, law: str) -> PowerTerm:

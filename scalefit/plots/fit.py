@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scalefit.errors import OptionError
 from scalefit.fitting.fit import Fit
 from scalefit.identifiability import Verdict
-from scalefit.laws.law import PowerTerm, power_term
+from scalefit.laws.terms import PowerTerm, power_term
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -31,7 +31,7 @@ from scipy.optimize import least_squares, minimize_scalar
 from scalefit.errors import FitError, OptionError
 from scalefit.fitting.centred import CentredLaw
 from scalefit.fitting.covariance import t_interval
-from scalefit.fitting.derivatives import jacobian, predict
+from scalefit.fitting.problem import jacobian, predict
 from scalefit.laws.law import Law
 
 if TYPE_CHECKING:

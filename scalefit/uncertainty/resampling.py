@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.fitting.centred import CentredLaw
-from scalefit.fitting.derivatives import jacobian
-from scalefit.fitting.problem import Problem
+from scalefit.fitting.problem import Problem, jacobian
 from scalefit.fitting.solver import solve
 from scalefit.fitting.starts import draw_starts
 

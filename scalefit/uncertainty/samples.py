@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from scalefit.errors import DataError, MissingExtraError, OptionError, ScalefitWarning
-from scalefit.laws.law import Columns, Law, PowerTerm
+from scalefit.laws.law import Law
+from scalefit.laws.terms import Columns, PowerTerm
 from scalefit.numbers import json_text
 
 __all__ = ["Samples", "check_level", "percentile_interval", "to_arviz"]

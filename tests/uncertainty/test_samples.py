@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from scalefit.errors import DataError, OptionError, ScalefitWarning
-from scalefit.laws.law import Law, PowerTerm
+from scalefit.laws.law import Law
+from scalefit.laws.terms import PowerTerm
 from scalefit.uncertainty.samples import Samples, percentile_interval
 
 LAW = Law.parse("width+depth")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from scalefit.errors import FitError, OptionError
 from scalefit.fitting.centred import CentredLaw
-from scalefit.fitting.derivatives import predict
+from scalefit.fitting.problem import predict
 from scalefit.uncertainty.groups import group_labels
 from scalefit.uncertainty.posterior.likelihood import Likelihood, Noise
 from scalefit.uncertainty.posterior.priors import Prior, Priors
