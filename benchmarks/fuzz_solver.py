@@ -269,12 +269,19 @@ def main() -> None:
         if outcomes[-1].missed or outcomes[-1].wrongly_failed:
             sys.stdout.write(f"{outcomes[-1]}\n")
             sys.stdout.flush()
+        if len(outcomes) % 25 == 0 or len(outcomes) == asked.tables:
+            sys.stdout.write(summary(outcomes, asked.starts))
+            sys.stdout.flush()
+
+
+def summary(outcomes: list[Outcome], starts: int) -> str:
+    """Count misses on both sides, false alarms, and seconds."""
     missed, failed = sum(o.missed for o in outcomes), sum(o.wrongly_failed for o in outcomes)
     lower = sum(o.excess < -MISSED for o in outcomes)
     few = sum(2 * o.agreeing[0] < o.agreeing[1] for o in outcomes)
     seconds = np.array([o.seconds for o in outcomes])
-    sys.stdout.write(
-        f"{len(outcomes)} tables, {asked.starts} starts of SciPy: {missed} missed, {failed} called failed at one, "
+    return (
+        f"{len(outcomes)} tables, {starts} starts of SciPy: {missed} missed, {failed} called failed at one, "
         f"{lower} where SciPy missed; fewer than half of the starts agree on {few}; "
         f"{np.median(seconds):.3f} s a fit, at most {seconds.max():.1f}\n"
     )

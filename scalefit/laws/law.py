@@ -18,14 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
+from scalefit.laws.notation import read_law
 from scalefit.laws.parameter import Kind, Parameter
 from scalefit.laws.terms import Columns, PowerTerm, Product, Term, power_term
 
-__all__ = ["DEFAULT_LAW", "Law"]
+__all__ = ["Law"]
 
 Array = NDArray[np.float64]
-
-DEFAULT_LAW = "width+depth+tokens"
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,7 @@ class Law:
         """
         if isinstance(text, Law):
             return text
-        from scalefit.laws.notation import read_law  # notation builds laws: it stands above this module
-
-        return read_law(text)
+        return cls(*read_law(text))
 
     def __str__(self) -> str:
         terms = "+".join(map(str, self.terms))

@@ -13,10 +13,11 @@ import re
 from dataclasses import dataclass
 
 from scalefit.errors import OptionError
-from scalefit.laws.law import DEFAULT_LAW, Law
-from scalefit.laws.terms import PowerTerm, Product
+from scalefit.laws.terms import PowerTerm, Product, Term
 
-__all__ = ["NAMED_LAWS", "NamedLaw", "read_law"]
+__all__ = ["DEFAULT_LAW", "NAMED_LAWS", "NamedLaw", "read_law"]
+
+DEFAULT_LAW = "width+depth+tokens"
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_.]*"
 _FACTOR = re.compile(rf"\(?\s*({_NAME})\s*(?:([+-])\s*([0-9.eE]+(?:[eE][+-]?[0-9]+)?))?\s*\)?")
@@ -47,11 +48,6 @@ class NamedLaw:
     text: str
     formula: str
     source: str
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """The parameters that a fit estimates."""
-        return read_law(self.text).parameter_names
 
 
 _LAWS = (
@@ -100,8 +96,8 @@ _LAWS = (
 NAMED_LAWS = {law.name: law for law in _LAWS}
 
 
-def read_law(text: str) -> Law:
-    """Read a law by its formula or its name.
+def read_law(text: str) -> tuple[tuple[Term, ...], bool, str | None]:
+    """Read a formula or a name: terms, whether there is an irreducible loss, and the coupling as `Law` has it.
 
     Raises
     ------
@@ -115,21 +111,22 @@ def read_law(text: str) -> Law:
     coupled = _COUPLED.fullmatch(body)
     body = coupled[1] if coupled else body
     parts = [] if body in ("", "0") else _split(body, "+")
-    factors = [tuple(_read_factor(factor, text) for factor in _split(part, "*")) for part in parts]
-    terms = tuple(found[0] if len(found) == 1 else Product(found) for found in factors)
-    law = Law(terms, irreducible, coupled and (coupled[2] or coupled[3]))
-    for column in law.columns:
-        if law.columns.count(column) > 1:
+    terms = [tuple(_read_factor(factor, text) for factor in _split(part, "*")) for part in parts]
+    coupling = coupled and (coupled[2] or coupled[3])
+    factors = [factor for term in terms for factor in term]
+    columns = [factor.column for factor in factors]
+    for column in columns:
+        if columns.count(column) > 1:
             raise OptionError(f"law {text!r} names the column {column!r} twice; each column stands in one term")
-    if "loss" in law.columns:
+    if "loss" in columns:
         raise OptionError(f"law {text!r} explains the loss by the loss; name other columns")
-    if not law.terms:
+    if not terms:
         raise OptionError(f"law {text!r} has no term; write one such as {DEFAULT_LAW}")
-    if law.coupling not in (None, "q") and law.coupling not in [factor.exponent for factor in law.factors]:
-        raise OptionError(f"law {text!r} ties its coupling to {law.coupling!r}, which is none of its exponents")
-    if law.coupling is not None and len(law.terms) == 1:
+    if coupling not in (None, "q", *(factor.exponent for factor in factors)):
+        raise OptionError(f"law {text!r} ties its coupling to {coupling!r}, which is none of its exponents")
+    if coupling and len(terms) == 1:
         raise OptionError(f"law {text!r} couples one term, which has nothing to be coupled to; leave out the ^")
-    return law
+    return tuple(term[0] if len(term) == 1 else Product(term) for term in terms), irreducible, coupling
 
 
 def _split(text: str, sign: str) -> list[str]:
