@@ -18,10 +18,10 @@ from scalefit.identifiability import Verdict as Verdict
 from scalefit.laws.constraints import Constraints as Constraints
 from scalefit.laws.law import Law as Law
 from scalefit.laws.lmfit import lmfit_model as lmfit_model
+from scalefit.laws.terms import PowerTerm as PowerTerm
 from scalefit.optimal import isoflop as isoflop
 from scalefit.optimal import needed_for_loss as needed_for_loss
 from scalefit.optimal import optimal_allocation as optimal_allocation
-from scalefit.laws.terms import PowerTerm as PowerTerm
 from scalefit.optimal import optimal_shape as optimal_shape
 from scalefit.optimal import speed_up as speed_up
 from scalefit.prediction import prediction_interval as prediction_interval

@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from scalefit.fitting.centred import CentredLaw
 from scalefit.fitting.derivatives import evaluate
 from scalefit.fitting.objective import Objective
-from scalefit.fitting.student import t_quantile
 from scalefit.fitting.problem import jacobian, predict
+from scalefit.fitting.student import t_quantile
 from scalefit.laws.parameter import Bounds, Parameter
 
 __all__ = ["NOISE_FREE", "Optimum", "Scores", "inverse", "row_scores", "t_interval"]

@@ -22,7 +22,7 @@ from scalefit.fitting.starts import check_seed
 from scalefit.identifiability import Identification, Verdict
 from scalefit.laws.constraints import Constraints
 from scalefit.laws.law import Law
-from scalefit.laws.notation import DEFAULT_LAW
+from scalefit.laws.terms import DEFAULT_LAW
 from scalefit.runs import Runs
 
 __all__ = ["Certificate", "Fit", "FitStatus", "fit"]

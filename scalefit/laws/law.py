@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
-from scalefit.laws.notation import read_law
 from scalefit.laws.parameter import Kind, Parameter
-from scalefit.laws.terms import Columns, PowerTerm, Product, Term, power_term
+from scalefit.laws.terms import Columns, PowerTerm, Product, Term, power_term, read_law
 
 __all__ = ["Law"]
 
