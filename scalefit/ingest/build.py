@@ -23,13 +23,11 @@ from scalefit.ingest.numbers import (
     gather,
     looks_numeric,
     parse_column,
-    parse_number,
     plain_numbers,
     tells_marks,
-    without_marks,
 )
 from scalefit.ingest.options import ReadOptions, to_nats
-from scalefit.ingest.rows import blank_cells, complete_rows, fill_down
+from scalefit.ingest.rows import blank_cells, complete_rows, fill_down, read_marked
 from scalefit.ingest.table import Origin, Table
 
 __all__ = ["build_table"]
@@ -143,32 +141,12 @@ def _parsed(
         if name in numeric:
             values, unreadable = parse_column(column, locale)
             marked |= (
-                {} if grid.own or name not in roles.numeric else _read_marked(grid, name, values, unreadable, locale)
+                {} if grid.own or name not in roles.numeric else read_marked(grid, name, values, unreadable, locale)
             )
             parsed[name] = _Column(values, name, (name,), column, unreadable if unreadable.any() else None)
         else:
             parsed[name] = _Column(column if column.dtype == object else _finite(column), name, (name,))
     return locale, parsed, tuple(marked.values())
-
-
-def _read_marked(
-    grid: Grid, name: str, values: NDArray[np.float64], unreadable: NDArray[np.bool_], locale: Locale
-) -> dict[str, ScalefitWarning]:
-    """Read numbers with marks beside them ("3.62*", "~3.16", "2.67 (best)") into the values, and say so."""
-    read = {}
-    for i in np.flatnonzero(unreadable).tolist():
-        bare = without_marks(grid.column(name)[i])
-        value = None if bare is None else parse_number(bare, locale)
-        if value is not None:
-            values[i], unreadable[i], read[i] = value, False, value
-    if not read:
-        return {}
-    shown = [f"{grid.column(name)[i]!r} as {value:g} in {grid.places.name(i)}" for i, value in list(read.items())[:4]]
-    more = f" and {len(read) - 4} more" if len(read) > 4 else ""
-    message = f"{name} holds marks beside its numbers: {', '.join(shown)}{more}."
-    action = "Check them; leave out what is no measurement with --where."
-    numbers = {"column": name, "rows": len(read), "lines": [int(grid.places.lines[i]) for i in list(read)[:4]]}
-    return {name: ScalefitWarning("marked-numbers", message, action, numbers)}
 
 
 def _are_numbers(column: NDArray[np.object_], share: float) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scalefit.errors import DataError
+from scalefit.ingest.names import SYNONYMS, loss_candidates, role_candidates
 from scalefit.ingest.numbers import MISSING, looks_numeric
 from scalefit.ingest.options import OWN_MARK, ReadOptions
 
@@ -82,7 +83,29 @@ def layout(
             f"line {header + 1} of {name} holds numbers, not column names ({', '.join(filled[:4])}); name the "
             f"{len(first)} columns with --names, for example --names {known.get(len(first), known[4] + ',...')}"
         )
-    return Layout(delimiter, header, (re.sub(r"^#\s+", "", first[0]), *first[1:]), tuple(first), own)
+    names = (re.sub(r"^#\s+", "", first[0]), *first[1:])
+    below = records[header + 1 : header + 3]
+    if own is None and len(below) == 2 and _are_names_below(first, *below):
+        # two header lines, groups above names: an empty group goes on
+        group = ""
+        grouped = []
+        for above, own_name in zip(names, below[0], strict=True):
+            group = above or group
+            grouped.append(f"{group}.{own_name}" if group and own_name else own_name or group)
+        return Layout(delimiter, header + 1, tuple(grouped), tuple(below[0]))
+    return Layout(delimiter, header, names, tuple(first), own)
+
+
+def _are_names_below(groups: Sequence[str], names: Sequence[str], row: Sequence[str]) -> bool:
+    """Whether a second line holds the names and the first only their groups: no number, and it names more roles."""
+    filled = [cell for cell in names if cell]
+    if len(groups) != len(names) or len(filled) < 2 or any(map(looks_numeric, filled)):
+        return False
+    known = [
+        len(loss_candidates(line)) + sum(bool(role_candidates(line, role)) for role in SYNONYMS)
+        for line in (groups, names)
+    ]
+    return known[1] > known[0] and any(map(looks_numeric, row))
 
 
 def first_lines(data: bytes) -> list[str]:

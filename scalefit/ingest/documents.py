@@ -48,6 +48,8 @@ def grid_of_document(document: Any, name: str, form: str) -> Grid:
         raise DataError(f"{name} holds a single {form.upper()} value; give a list of objects, one a run")
     if document.get("format") == OWN_FORMAT:
         return own_document(name, document)
+    if str(document.get("schema", "")).startswith("scalefit-fit"):
+        raise DataError(f"{name} is a finished fit and no table of runs; name the table that was fitted")
     if isinstance(document.get("log_history"), list):
         return trainer_state(name, document)
     if isinstance(document.get("results"), dict) and {"versions", "n-shot", "config_general"} & set(document):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import zlib
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,25 +20,15 @@ from scalefit.ingest.grid import Grid
 from scalefit.ingest.hints import missing_roles, suspicious
 from scalefit.ingest.names import role_candidates
 from scalefit.ingest.options import ReadOptions
+from scalefit.ingest.source import Source, as_utf8, load_source
 from scalefit.ingest.table import Table, join_tables
-from scalefit.ingest.trackers import SHAPERS, drop_unfinished, recognise_tracker, shape_as
+from scalefit.ingest.trackers import SHAPERS, drop_unfinished, recognise_tracker, shape_as, wide_columns
 
 __all__ = ["read_table", "table_from_columns"]
 
-_SUFFIXES = frozenset([".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".xlsx"])
-_ONE_RUN = frozenset(["tensorboard", "lightning", "trainer-state"])
+_SUFFIXES = frozenset([".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".xlsx", ".yaml", ".yml", ".log"])
+_ONE_RUN = frozenset(["tensorboard", "lightning", "trainer-state", "log"])
 _MAX_FILES = 10_000
-_MAX_BYTES = 4 * 1024**3
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A file in memory: its name for messages, suffix without ".gz", decompressed bytes, hash of the file on disk."""
-
-    name: str
-    suffix: str
-    data: bytes
-    sha256: str
 
 
 def read_table(path: str | Path | Sequence[str | Path], options: ReadOptions | None = None) -> Table:
@@ -61,11 +49,22 @@ def read_table(path: str | Path | Sequence[str | Path], options: ReadOptions | N
     given = [Path(path)] if isinstance(path, (str, Path)) else [Path(p) for p in path]
     if len(given) == 1 and not given[0].is_dir():
         return _read_file(given[0], options, None)
-    files = label_files([file for p in given for file in files_of(p)], given[0] if len(given) == 1 else None)
+    found = [file for p in given for file in files_of(p)]
+    fits = [file for file in found if file not in given and _is_fit(file)]
+    files = label_files([file for file in found if file not in fits], given[0] if len(given) == 1 else None)
     tables = [_read_file(file, options, label) for file, label in files]
     if not options.keep_duplicates:
         tables = without_copies(tables, [label for _, label in files])
-    return join_tables(tables, given[0].name if len(given) == 1 else f"{len(given)} files")
+    table = join_tables(tables, given[0].name if len(given) == 1 else f"{len(given)} files")
+    if not fits:
+        return table
+    message = f"{', '.join(file.name for file in fits)} of {table.origin.name} hold fits, no runs, and were skipped."
+    return table.with_warning(ScalefitWarning("fits-skipped", message, "", {"files": [file.name for file in fits]}))
+
+
+def _is_fit(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return b'"schema": "scalefit-fit' in opened.read(200)
 
 
 def table_from_columns(columns: Mapping[str, ArrayLike], options: ReadOptions, name: str) -> Table:
@@ -151,70 +150,7 @@ def label_files(files: list[Path], folder: Path | None) -> list[tuple[Path, str]
     return list(zip(files, labels, strict=True))
 
 
-def load_source(path: Path) -> _Source:
-    """Read a file, decompressing gzip by its first bytes.
-
-    Raises
-    ------
-    DataError
-        If it cannot be opened, is empty, or is damaged gzip.
-    """
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise DataError(f"{path.name} is larger than 4 GB; select the rows you need first")
-        raw = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
-    data = gunzip(raw, path.name) if raw.startswith(b"\x1f\x8b") else raw
-    if not data or (data[:4096].isspace() and data.isspace()):
-        raise DataError(f"{path.name} is empty; export the runs again")
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    suffix = suffixes[-1] if suffixes else ""
-    return _Source(path.name, suffix, data, hashlib.sha256(raw).hexdigest())
-
-
-def gunzip(raw: bytes, name: str) -> bytes:
-    inflater = zlib.decompressobj(wbits=31)
-    try:
-        data = inflater.decompress(raw, _MAX_BYTES)
-        if inflater.eof and inflater.unused_data:
-            data = gzip.decompress(raw)
-    except (zlib.error, gzip.BadGzipFile, EOFError) as error:
-        raise DataError(f"{name} is damaged gzip ({error}); copy it again") from None
-    if not inflater.eof:
-        raise DataError(f"{name} is gzip that ends too early (or holds over 4 GB); copy it again")
-    return data
-
-
-def as_utf8(source: _Source) -> tuple[bytes, tuple[ScalefitWarning, ...]]:
-    """Return the text of a source as UTF-8: from UTF-8 or UTF-16 with their marks, else from Windows-1252 and said."""
-    data = source.data
-    for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
-        if data.startswith(mark):
-            try:
-                return data.decode(encoding).encode(errors="surrogatepass"), ()
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{source.name}: byte {error.start} is no {encoding} text; save the file as UTF-8"
-                ) from None
-    if b"\x00" in data:
-        raise DataError(f"{source.name} holds NUL bytes and is no text; save it as CSV in UTF-8")
-    try:
-        if not data.isascii():
-            data.decode()
-        return data, ()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        warning = ScalefitWarning(
-            "encoding-assumed",
-            f"line {line} of {source.name} is not UTF-8; the file was read as Windows-1252.",
-            "Check the names and labels, or save the file as UTF-8.",
-            {"line": line},
-        )
-        return data.decode("cp1252", errors="replace").encode(), (warning,)
-
-
-def _grid(source: _Source, options: ReadOptions) -> Grid:
+def _grid(source: Source, options: ReadOptions) -> Grid:
     form = options.format or recognise_format(source)
     if form == "parquet":
         from scalefit.ingest.binary import read_parquet
@@ -232,10 +168,24 @@ def _grid(source: _Source, options: ReadOptions) -> Grid:
         from scalefit.ingest.documents import read_document, read_lines
 
         grid = (read_lines if form == "jsonl" else read_document)(text.decode(), source.name)
+    elif form == "yaml":
+        from scalefit.ingest.yaml_documents import read_yaml
+
+        grid = read_yaml(text.decode(), source.name)
+    elif form == "log":
+        from scalefit.ingest.logs import read_log
+
+        grid = read_log(text.decode(), source.name)
     else:
         grid = _unpacked(read_delimited(text, source.name, options))
         grid = _shaped(grid) if options.format is None else shape_as(grid, options.format)
-    return replace(grid, warnings=warnings)
+        asked = options.format or options.loss or options.columns.get("loss")
+        if grid.format == "csv" and not asked and wide_columns(grid):
+            raise DataError(
+                f"{source.name} has no loss column; its columns are {', '.join(grid.names)}; if each of them but the "
+                "steps is a run and holds its loss, say --format wide"
+            )
+    return replace(grid, warnings=(*warnings, *grid.warnings))
 
 
 def _unpacked(grid: Grid) -> Grid:
@@ -253,7 +203,7 @@ def _shaped(grid: Grid) -> Grid:
     return shape_as(grid, form) if form in SHAPERS and form != "csv" else grid
 
 
-def recognise_format(source: _Source) -> str:
+def recognise_format(source: Source) -> str:
     """Return the family of formats that the first bytes show; the suffix decides only between JSON forms."""
     data = source.data
     if data.startswith(b"PAR1"):
@@ -261,6 +211,15 @@ def recognise_format(source: _Source) -> str:
     if data.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
         return "excel"
     start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if source.suffix in {".yaml", ".yml"} or re.match(rb"(?:---\s+)?- (?:\{|[\w./-]+: )", start):
+        return "yaml"
+    if re.search(rb"(?:[A-Za-z)][:=] *|[a-z] +)[-+.]?[0-9]", start[:2000]) and not start.startswith(
+        (b"{", b"[{", b'["', b"#")
+    ):
+        from scalefit.ingest.logs import looks_like_log
+
+        if looks_like_log(data[: 64 * 1024].decode(errors="replace")):
+            return "log"
     if not start.startswith((b"{", b"[")):
         return "csv"
     if source.suffix in {".jsonl", ".ndjson"}:

@@ -1,4 +1,4 @@
-"""Rows that belong together: cells that stand once for the rows below, settings that stand once for a run."""
+"""Cells in need of their neighbours or their marks: blank ones, settings that stand once for a run, "3.62*"."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scalefit.errors import DataError, ScalefitWarning
 from scalefit.ingest.grid import Grid, IntArray
 from scalefit.ingest.names import SYNONYMS, normal_name, role_candidates
-from scalefit.ingest.numbers import MISSING
+from scalefit.ingest.numbers import MISSING, Locale, parse_number, without_marks
 
-__all__ = ["blank_cells", "complete_rows", "fill_down"]
+__all__ = ["blank_cells", "complete_rows", "fill_down", "read_marked"]
 
 _SETTINGS = ("width", "depth", "tokens", "params", "flops")
 _STEPS = frozenset(["step", "steps", "iter", "iteration", "global_step", "trainer_global_step"])
@@ -143,3 +143,23 @@ def blank_cells(grid: Grid, by_column: Mapping[str, str]) -> tuple[ScalefitWarni
             counts,
         ),
     )
+
+
+def read_marked(
+    grid: Grid, name: str, values: NDArray[np.float64], unreadable: NDArray[np.bool_], locale: Locale
+) -> dict[str, ScalefitWarning]:
+    """Read numbers with marks beside them ("3.62*", "~3.16", "2.67 (best)") into the values, and say so."""
+    read = {}
+    for i in np.flatnonzero(unreadable).tolist():
+        bare = without_marks(grid.column(name)[i])
+        value = None if bare is None else parse_number(bare, locale)
+        if value is not None:
+            values[i], unreadable[i], read[i] = value, False, value
+    if not read:
+        return {}
+    shown = [f"{grid.column(name)[i]!r} as {value:g} in {grid.places.name(i)}" for i, value in list(read.items())[:4]]
+    more = f" and {len(read) - 4} more" if len(read) > 4 else ""
+    message = f"{name} holds marks beside its numbers: {', '.join(shown)}{more}."
+    action = "Check them; leave out what is no measurement with --where."
+    numbers = {"column": name, "rows": len(read), "lines": [int(grid.places.lines[i]) for i in list(read)[:4]]}
+    return {name: ScalefitWarning("marked-numbers", message, action, numbers)}

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.errors import DataError, OptionError
+from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.ingest.grid import Dropped, Grid
-from scalefit.ingest.names import normal_name
+from scalefit.ingest.names import loss_candidates, normal_name, role_candidates
 from scalefit.ingest.numbers import MISSING, looks_numeric
 from scalefit.ingest.options import CHART_SEPARATOR
+from scalefit.numbers import show_number
 
 __all__ = ["SHAPERS", "drop_unfinished", "recognise_tracker", "shape_as"]
 
+_AXES = frozenset(["step", "steps", "global_step", "iteration", "iter", "train_step"])
 _ENVELOPE = ("__MIN", "__MAX")
+_GROUP = re.compile(r"[\w ./-]+: \S")
 _FINISHED = frozenset(["finished", "completed", "complete", "succeeded", "success", "done"])
 _UNFINISHED = frozenset(
     ["crashed", "failed", "killed", "running", "preempted", "preempting", "pending", "queued", "canceled", "cancelled"]
@@ -60,6 +64,12 @@ def chart_points(grid: Grid) -> Grid:
     values = [np.concatenate([columns[j] for _, columns in parts]) for j in range(len(metrics))]
     blank = np.setdiff1d(np.arange(len(grid)), index)
     envelope = sum(name.endswith(_ENVELOPE) for name in grid.names)
+    if all(_GROUP.match(run) for run in runs):
+        message = f"the columns of {grid.name} are named after groups ({runs[0]}): a mean over several runs is no run."
+        action = "Export the chart without grouping, or read each group for one run if it holds one."
+        grid = replace(
+            grid, warnings=(*grid.warnings, ScalefitWarning("grouped-chart", message, action, {"groups": len(runs)}))
+        )
     return replace(
         grid,
         names=("run", *(grid.names[i] for i in others), *metrics),
@@ -98,6 +108,47 @@ def lightning_metrics(grid: Grid) -> Grid:
     return grid
 
 
+def wide_columns(grid: Grid) -> tuple[int, list[int]] | None:
+    """Return the column of steps or tokens and those that may be one run each, or None: no name says loss."""
+    axis = [i for i, name in enumerate(grid.names) if normal_name(name) in _AXES or role_candidates((name,), "tokens")]
+    others = [i for i in range(len(grid.names)) if i not in axis and grid.names[i]]
+    plain = all(grid.columns[i].dtype != object or _mostly_numbers(grid.columns[i]) for i in others)
+    named = loss_candidates(grid.names) or any(
+        role_candidates(grid.names, role) for role in ("width", "depth", "params")
+    )
+    return (axis[0], others) if len(axis) == 1 and len(others) > 1 and plain and not named else None
+
+
+def _mostly_numbers(column: NDArray[np.object_]) -> bool:
+    filled = [cell for cell in column.tolist() if cell.lower() not in MISSING]
+    return 2 * sum(map(looks_numeric, filled)) > len(filled)
+
+
+def wide_runs(grid: Grid) -> Grid:
+    """Bring a table with one column a run into one row a point, the values being the loss."""
+    found = wide_columns(grid)
+    if found is None:
+        raise DataError(
+            f"{grid.name} is no table with one column a run: give one column of steps or tokens beside them"
+        )
+    axis, runs = found
+    grid.refuse_duplicates()
+    n, k = len(grid), len(runs)
+    index = np.tile(np.arange(n), k)
+    labels = np.repeat(np.array([grid.names[i] for i in runs], dtype=object), n)
+    texts = [c.astype(object) if c.dtype == object else np.array([show_number(v) for v in c], dtype=object)
+             for c in (grid.columns[i] for i in runs)]  # fmt: skip
+    loss = np.concatenate(texts)
+    filled = np.array([cell.lower() not in MISSING for cell in loss.tolist()], dtype=np.bool_)
+    return replace(
+        grid,
+        names=("run", grid.names[axis], "loss"),
+        columns=(labels[filled], grid.columns[axis][index][filled], loss[filled]),
+        places=grid.places.take(index[filled]),
+        loss="loss",
+    )
+
+
 def _state_column(grid: Grid) -> int | None:
     """Return the column that says whether a run finished."""
     for i, (name, column) in enumerate(zip(grid.names, grid.columns, strict=True)):
@@ -128,6 +179,7 @@ SHAPERS: Mapping[str, Callable[[Grid], Grid]] = {
     "wandb-runs": lambda grid: grid,
     "tensorboard": tensorboard_scalar,
     "lightning": lightning_metrics,
+    "wide": wide_runs,
     "csv": lambda grid: grid,
 }
 """Format of a delimited table -> what brings it into rows of points."""
