@@ -11,7 +11,7 @@ every chosen run in turn to the test against all others until none is better (Fe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,9 @@ from scalefit.design.candidates import Candidates
 from scalefit.design.quantity import Quantity
 from scalefit.errors import DataError, OptionError
 from scalefit.fitting.centred import CentredLaw
-from scalefit.fitting.covariance import NOISE_FREE, Optimum
 from scalefit.fitting.fit import Fit
-from scalefit.fitting.problem import Problem, jacobian
+from scalefit.fitting.optimum import NOISE_FREE, Optimum
+from scalefit.fitting.problem import jacobian
 from scalefit.identifiability import Verdict
 
 __all__ = ["ASSUMED_EXPONENT", "ASSUMED_SIZE", "Choice", "Linearised", "choose_runs", "linearise", "variance_after"]
@@ -101,7 +101,7 @@ def linearise(fit: Fit, quantity: Quantity, candidates: Candidates, budget: floa
         )
     choice = Choice(
         covariance=_inverse(optimum.information[np.ix_(inside, inside)] / noise**2, spread),
-        gradients=jacobian(_on_candidates(table, candidates), free)[:, inside] / noise,
+        gradients=jacobian(table.at(candidates.columns), free)[:, inside] / noise,
         direction=direction,
         costs=candidates.flops,
         budget=budget,
@@ -139,13 +139,6 @@ def _gradient(table: CentredLaw, quantity: Quantity, free: Array) -> Array:
         high, low = (quantity.value(table.params(point)) for point in shifted)
         gradient[i] = (high - low) / (2 * step)
     return gradient
-
-
-def _on_candidates(table: CentredLaw, candidates: Candidates) -> Problem:
-    """The problem's law at the candidates in place of the table's rows."""
-    logs = np.log(np.stack([factor.argument(candidates.columns) for factor in table.law.factors]))
-    target = np.zeros(len(candidates))
-    return replace(table.problem, logs=logs - table.log_references[:, None], target=target, weights=None)
 
 
 def _inverse(information: Array, spread: Array) -> Array:

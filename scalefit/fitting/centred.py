@@ -12,7 +12,7 @@ D_k = (C_k / unit)^q for C_k (`scalefit.fitting.problem`), but for coefficients 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -135,6 +135,12 @@ class CentredLaw:
         if "q" in self.law.parameter_names:
             values["q"] = 1.0 / values["q"]
         return np.array([values[name] for name in self.free_names])
+
+    def at(self, columns: Columns) -> Problem:
+        """The problem's law at other points in place of the table's rows, without losses."""
+        logs = np.log(np.stack(np.broadcast_arrays(*(factor.argument(columns) for factor in self.law.factors))))
+        logs -= self.log_references[:, None]
+        return replace(self.problem, logs=logs, target=np.zeros(logs.shape[1]), weights=None)
 
     def reporting_jacobian(self, free: Array) -> Array:
         """Derivatives of the reported quantities by the free parameters.

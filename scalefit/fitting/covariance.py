@@ -1,307 +1,310 @@
-"""The covariance of a fit: the optimum to second order, and what theories of the noise make of it.
+"""One model of the noise under every error that a fit reports.
 
-With the penalties' total n F, its Hessian A at the optimum, J the derivatives of the residuals by the free parameters
-that are not at a bound, W the weights, and s_i the derivative of row i's penalty,
+Rows of one group g (run, or shape where several runs share one, or row where nothing is shared) may depend on each
+other in any way. With A the Hessian of the penalties' total at the optimum (the observed one: under a law that misses
+its table J' W J is wrong), whitened J and scores psi, and P = I - J (J' J)^-1 J', the covariance is
 
-    Gauss-Newton    v (J' W J)^-1                                           (right if the law and its noise are)
-    observed        v m A^-1                                                (Efron & Hinkley 1978)
-    robust          n / (n - p)  A^-1 [sum_i s_i s_i'] A^-1                 (rows of unequal noise, HC1)
-    cluster         G / (G - 1) (n - 1) / (n - p)  A^-1 [sum_g s_g s_g'] A^-1    (rows that share a run or shape)   (1)
+    V = A^-1 [ sum_g J_g' M_g psi_g psi_g' M_g J_g ] A^-1,    M_g = (I - J_g (J' J)^-1 J_g')^(-1/2)          (1)
 
-all of the M-estimator form (Huber 1981, section 7.6), with psi the derivative of the penalty and
+with the symmetric root of the pseudo-inverse (Bell & McCaffrey 2002; Pustejovsky & Tipton 2018): unbiased where rows
+are independent. The variance of a contrast l' theta is estimated with few degrees of freedom of its own: with
+c_g = l' A^-1 J_g' M_g and B_gh = (c_g P_g.) (c_h P_h.)',
 
-    v = K^2 [sum_i w_i psi_i^2 / (n - p)] / m^2,    K = 1 + (p / n) Var(psi') / m^2,                (2)
+    nu = (tr B)^2 / tr(B B),    l' theta +- t_nu sqrt(l' V l).                                              (2)
 
-m and Var the mean and variance of psi', weighted. For the squared penalty K = 1 and v is sum_i w_i r_i^2 / (n - p); for
-Huber's Var(psi') / m^2 = (1 - s) / s, s the share of rows in the quadratic zone |r| <= delta. Where that is narrow few
-rows but those the law passes through lie in it: psi' is then averaged over a window whose half width h is that of a
-density estimate,
+In coordinates in which the columns of J are orthonormal, M_g J_g = J_g (I - E_g)^(-1/2) with E_g = J_g' J_g, so that
+everything is p x p whatever the size of the groups:
 
-    psi'_i = (delta / h) [|r_i| <= h],    h = max(delta, 1.84 scale n^(-1/5)),                      (3)
+    d_g = c_g c_g',   q_g = J_g' c_g',    tr B = sum_g d_g - |q_g|^2,
+    tr(B B) = sum_g d_g^2 - 2 d_g |q_g|^2 + |sum_g q_g q_g'|^2.                                             (3)
 
-so that s is the share within h and m = s delta / h, as for the median (Powell 1991).
+Shapes of which there are too few for that (nu below 2, or fewer than p + 2) have the variance of a random intercept,
+by restricted maximum likelihood (`scalefit.fitting.components`), with the degrees of freedom of its components:
+
+    l' V l = sigma_e^2 |a|^2 + sigma_b^2 |Z' a|^2,    a = J A^-1 l m.                                       (4)
+
+Runs too few have no interval. Where rows are few and share nothing, nu falls to 2 or 3, and the classical interval,
+v (J' W J)^-1 with t on n - p degrees, is as safe and half as wide.
+
+To use it: `Fit.errors` is the `ErrorModel` of a fit. `errors.contrast(gradients)` takes the derivatives of any
+quantities by the free parameters of the centred law, (m, P), and gives their variances and degrees of freedom;
+`errors.interval(value, gradient, level)` is the t interval of one. `Fit.optimum.reporting` holds the gradients of
+ln c, alpha and L0; `CentredLaw.problem` with `scalefit.fitting.derivatives.jacobian` those of t(loss) at any points.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.fitting.centred import CentredLaw
-from scalefit.fitting.derivatives import evaluate
-from scalefit.fitting.objective import Objective
-from scalefit.fitting.problem import jacobian, predict
-from scalefit.fitting.student import t_quantile
+from scalefit.fitting.components import Components, estimate_components
+from scalefit.fitting.groups import Labels, group_labels, shared_unit
+from scalefit.fitting.optimum import Optimum
+from scalefit.fitting.student import t_quantile, t_quantiles
+from scalefit.ingest.duplicates import exact_duplicates, hash_rows
+from scalefit.laws.law import Law
 from scalefit.laws.parameter import Bounds, Parameter
+from scalefit.runs import Runs
 
-__all__ = ["NOISE_FREE", "Optimum", "Scores", "inverse", "row_scores", "t_interval"]
+__all__ = ["AUTO", "ROWS", "Contrast", "ErrorModel", "error_model", "t_interval"]
 
 Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
-NOISE_FREE = 1e-8
-"""Residuals below this are rounding; the certificate's gradient is not divided by less."""
+AUTO, ROWS = "auto", "rows"
+"""Errors by what rows share, and those of version 0.1, which take every row for independent."""
 
-NORMAL_MEDIAN = 0.6745
-"""Median size of a standard normal number."""
+DUPLICATES_UP_TO = 20_000
+"""Rows among which a fit looks for repeated ones, for the cost; `inspect_runs` looks among any number."""
 
-NULL_EIGENVALUE = 1e-12
-"""Eigen-directions of the scaled information matrix below this share of the largest carry rounding errors only."""
+FEW_ROWS = 20
+"""Rows that share nothing have the classical interval below this number."""
 
+FEWEST_DEGREES = 2.0
+"""An estimated variance with fewer degrees of freedom supports no interval."""
 
-def inverse(matrix: Array) -> Array:
-    """Inverse of a symmetric semidefinite matrix; null directions get a large finite variance.
-
-    Scaled to a unit diagonal first, so that units do not matter; eigenvalues below 1e-15 of the largest, which are
-    rounding, count as that.
-    """
-    diagonal = np.diag(matrix)
-    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    values, vectors = np.linalg.eigh(matrix * scale * scale[:, None])
-    floored = np.maximum(values, 1e-15 * values.max(initial=1.0))
-    return np.asarray((vectors / floored) @ vectors.T * scale * scale[:, None])
+_LEFT = 1e-10
+"""A direction that a group alone determines, but for this share, has no residuals to learn from."""
 
 
 def t_interval(parameter: Parameter, value: float, error: float, degrees: float, level: float) -> Bounds:
     """Student's t interval of a parameter in plain units, formed on the scale on which its error lives."""
-    half = t_quantile(degrees, (1 + level) / 2) * error
     if parameter.in_logs and value <= 0:
         return float("nan"), float("nan")
+    half = t_quantile(degrees, (1 + level) / 2) * error
     inner = float(parameter.inner(value))
-    return float(parameter.outer(inner - half)), float(parameter.outer(inner + half))
+    with np.errstate(over="ignore"):
+        return float(parameter.outer(inner - half)), float(parameter.outer(inner + half))
 
 
-@dataclass(frozen=True)
-class Scores:
-    """First and second derivatives of the rows' penalties, and the noise they imply.
-
-    Attributes
-    ----------
-    first : (n,) float array
-        psi_i.
-    second : (n,) float array
-        psi'_i, by equation (3) for the Huber penalty.
-    slope : float
-        m, the weighted mean of psi'_i; that of one row where no row has any.
-    variance : float
-        v of equation (2), in squared units of the residuals.
-    """
-
-    first: Array
-    second: Array
-    slope: float
-    variance: float
-
-
-def row_scores(objective: Objective, residuals: Array, weights: Array, n_free: int) -> Scores:
-    """Derivatives of the penalties of n rows, and equation (2).
-
-    Parameters
-    ----------
-    objective : Objective
-    residuals : (n,) float array
-        On the objective's scale.
-    weights : (n,) float array
-        Of mean one.
-    n_free : int
-        p, the parameters that the residuals were fitted with.
-    """
-    n = len(residuals)
-    first = objective.score(residuals)
-    if not objective.has_kink:
-        second = np.broadcast_to(np.asarray(objective.curvature(residuals), dtype=np.float64), n)
-        slope = float(np.mean(weights * second))
-        correction = 1.0 + n_free / n * max(0.0, float(np.mean(weights * second**2)) / slope**2 - 1.0)
-    else:
-        sizes = np.abs(residuals)
-        # Half width of a window for the residuals' density at zero (Silverman 1986, section 3.4, uniform kernel). The
-        # law passes through about p rows whatever the noise; the scale is the median size of the others.
-        scale = float(np.median(np.partition(sizes, n_free)[n_free:])) / NORMAL_MEDIAN
-        window = max(objective.width, 1.84 * scale / n**0.2)
-        share = max(float(np.mean(weights * (sizes <= window))), 1.0 / n)
-        second, slope = (sizes <= window) * (objective.width / window), share * objective.width / window
-        correction = 1.0 + n_free / n * max(0.0, 1.0 - share) / share
-    variance = float(np.sum(weights * first**2)) / (n - n_free) * (correction / slope) ** 2
-    return Scores(first, second, slope, variance)
-
-
-@dataclass(frozen=True)
-class Optimum:
-    """A law at its optimum, to second order.
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """Errors of m quantities.
 
     Attributes
     ----------
-    centred : CentredLaw
-    free : (P,) float array
-    inside : (P,) bool array
-        Which free parameters are not at a bound; covariances are zero for the others.
-    matrix : (n, P) float array
-        Derivatives of the residuals by the free parameters.
-    residuals : (n,) float array
-    weights : (n,) float array
-        Of mean one.
+    variance : (m,) float array
+    degrees : (m,) float array
+        Of Student's t, equation (2); nan where groups are too few for an interval.
     """
 
-    centred: CentredLaw
-    free: Array
-    inside: Mask
-    matrix: Array
-    residuals: Array
-    weights: Array
+    variance: Array
+    degrees: Array
 
-    @classmethod
-    def of(cls, centred: CentredLaw, free: Array, inside: Mask | None = None) -> Optimum:
-        """Linearise at an optimum; `inside` in place of the parameters that are not at a bound."""
-        problem = centred.problem
-        residuals = problem.objective.transform(predict(problem, free[None])[0]) - problem.target
-        weights = np.ones(len(residuals)) if problem.weights is None else problem.weights
-        inside = ~centred.at_bound(free) if inside is None else inside
-        return cls(centred, free, inside, jacobian(problem, free), residuals, weights)
+    def half_width(self, level: float) -> Array:
+        """(m,) half widths of the intervals; nan where groups are too few."""
+        return np.asarray(t_quantiles(self.degrees, (1 + level) / 2) * np.sqrt(self.variance))
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorModel:
+    """Errors of any quantity of a fit.
+
+    Attributes
+    ----------
+    optimum : Optimum
+    method : str
+        ``"cluster"``: equation (1), groups of several rows; ``"robust"``: equation (1), single rows;
+        ``"gauss-newton"``: the classical form.
+    by : str
+        What the groups are.
+    labels : (n,) int array
+        Group of each row.
+    """
+
+    optimum: Optimum
+    method: str
+    by: str
+    labels: Labels
 
     @cached_property
-    def scores(self) -> Scores:
-        """Derivatives of the rows' penalties."""
-        return row_scores(self.centred.problem.objective, self.residuals, self.weights, int(self.inside.sum()))
+    def groups(self) -> int:
+        """How many groups there are."""
+        return int(self.labels.max()) + 1
+
+    @property
+    def too_few(self) -> bool:
+        """Whether groups of several rows are too few for any interval."""
+        return self.method == "cluster" and self.by != "row" and self.groups < int(self.optimum.inside.sum()) + 2
 
     @property
     def degrees(self) -> int:
-        """n - p."""
-        return len(self.residuals) - int(self.inside.sum())
-
-    @cached_property
-    def information(self) -> Array:
-        """(P, P) matrix J' W J of all free parameters."""
-        return np.asarray((self.matrix.T * self.weights) @ self.matrix)
-
-    @cached_property
-    def hessian(self) -> Array:
-        """(P, P) matrix A of all free parameters, psi' averaged over the window of equation (3)."""
-        problem = self.centred.problem
-        exact = len(self.residuals) * evaluate(problem, self.free[None]).hessian[0]
-        excess = self.scores.second - problem.objective.curvature(self.residuals)
-        return np.asarray(exact + (self.matrix.T * (self.weights * excess)) @ self.matrix)
-
-    @cached_property
-    def normal(self) -> Array:
-        """(J' W J)^-1 of the parameters inside."""
-        return self._inverse(self.information)
-
-    @cached_property
-    def bread(self) -> Array:
-        """A^-1 of the parameters inside."""
-        return self._inverse(self.hessian)
-
-    def _inverse(self, matrix: Array, inside: Mask | None = None) -> Array:
-        chosen = np.ix_(*[np.flatnonzero(self.inside if inside is None else inside)] * 2)
-        found = np.zeros_like(matrix)
-        found[chosen] = inverse(matrix[chosen])
-        return found
+        """Rows less parameters, or distinct rows where some repeat others; at least one."""
+        rows = self.groups if self.by == "row" else len(self.labels)
+        return max(1, rows - int(self.optimum.inside.sum()))
 
     @property
-    def gauss_newton(self) -> Array:
-        """(P, P) covariance v (J' W J)^-1."""
-        return self.normal * self.scores.variance
+    def _classical(self) -> Array:
+        """v (J' W J)^-1 of distinct rows."""
+        return self.optimum.gauss_newton * (self.optimum.degrees / self.degrees)
 
-    @property
-    def observed(self) -> Array:
-        """(P, P) covariance v m A^-1."""
-        return self.bread * (self.scores.variance * self.scores.slope)
+    def contrast(self, gradients: Array) -> Contrast:
+        """Variances and degrees of freedom of quantities.
 
-    @property
-    def robust(self) -> Array:
-        """(P, P) covariance of independent rows of unequal noise."""
-        rows = (self.weights * self.scores.first)[:, None] * self.matrix
-        return np.asarray(self.bread @ (rows.T @ rows) @ self.bread * (len(rows) / self.degrees))
+        Parameters
+        ----------
+        gradients : (m, P) float array
+            Derivatives by the free parameters of the centred law; those of parameters at a bound do not count.
+        """
+        optimum = self.optimum
+        inside = np.where(optimum.inside, gradients, 0.0)
+        classical = np.einsum("mi,ij,mj->m", inside, self._classical, inside)
+        every = np.full(len(inside), float(self.degrees))
+        if self.method == "gauss-newton":
+            return Contrast(classical, every)
+        basis, null = optimum.orthonormal
+        weights = inside @ basis @ self._bread
+        pull, size, meat = self._pieces
+        variance = np.einsum("mi,ij,mj->m", weights, meat, weights)
+        # Of directions that no data tell of only the classical form knows anything: that their variance is huge.
+        open_ended = optimum.scores.variance * ((inside @ null) ** 2).sum(axis=1)
+        variance += open_ended
+        if self.method == "robust":
+            # Single rows: E_g has one direction, J_i itself, and (I - E_g)^(-1/2) stretches it by (1 - h_i)^(-1/2).
+            d = (weights @ (pull * size[:, None]).T) ** 2
+            own = d * np.einsum("ni,ni->n", pull, pull)
+            together = np.stack([(pull * row[:, None]).T @ pull for row in d])
+        else:
+            c = np.einsum("gij,mj->mgi", pull, weights)
+            q = np.einsum("gij,mgj->mgi", size, c)
+            d, own = np.einsum("mgi,mgi->mg", c, q), np.einsum("mgi,mgi->mg", q, q)
+            together = np.einsum("mgi,mgj->mij", q, q)
+        square = (d * d - 2 * d * own).sum(axis=1) + np.einsum("mij,mij->m", together, together)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            degrees = np.minimum((d - own).sum(axis=1) ** 2 / square, every)
+        few = ~(degrees >= FEWEST_DEGREES)
+        if self.by == "row":
+            # What one or two rows determine alone has no residuals of its own: the others' stand in.
+            return Contrast(np.where(few, classical, variance), np.where(few, every, degrees))
+        few |= self.too_few
+        if self.by == "run" or not few.any():
+            return Contrast(variance, np.where(few, np.nan, degrees))
+        mixed = self._mixed(weights * optimum.scores.slope)
+        return Contrast(np.where(few, mixed.variance + open_ended, variance), np.where(few, mixed.degrees, degrees))
 
-    def clustered(self, labels: NDArray[np.int64]) -> Array:
-        """(P, P) covariance of rows that depend within groups, given by (n,) labels from 0."""
-        n, n_groups = len(labels), int(labels.max()) + 1
-        rows = (self.weights * self.scores.first)[:, None] * self.matrix
-        sums = np.stack([np.bincount(labels, column, n_groups) for column in rows.T], axis=1)
-        factor = n_groups / (n_groups - 1) * (n - 1) / self.degrees
-        return np.asarray(self.bread @ (sums.T @ sums) @ self.bread * factor)
+    def _mixed(self, weights: Array) -> Contrast:
+        """Errors by the variance components, equation (4), of contrasts in orthonormal coordinates."""
+        rows = self._rows
+        row = np.einsum("mi,mi->m", weights, weights)
+        sums = np.stack([np.bincount(self.labels, column, self.groups) for column in rows.T], axis=1)
+        group = np.einsum("mg,mg->m", weights @ sums.T, weights @ sums.T)
+        gradient = np.stack([row, group], axis=1)
+        components = self.components
+        degrees = np.minimum(components.degrees(gradient), self.degrees)
+        return Contrast(gradient @ [components.row, components.group], np.where(degrees < 1, np.nan, degrees))
+
+    @cached_property
+    def components(self) -> Components:
+        """Variances of what rows of a group share and of the rows, on the objective's scale."""
+        scores = self.optimum.scores
+        whitened = scores.first * np.sqrt(self.optimum.weights)
+        # Scores in units of residuals: their mean square is the variance that the fit reports.
+        unit = np.sqrt(scores.variance * self.optimum.degrees / max(float(whitened @ whitened), 1e-300))
+        return estimate_components(self._rows, whitened * unit, self.labels)
+
+    def covariance(self, gradients: Array) -> Array:
+        """(m, m) covariance of quantities."""
+        inside = np.where(self.optimum.inside, gradients, 0.0)
+        if self.method == "gauss-newton":
+            return np.asarray(inside @ self._classical @ inside.T)
+        basis, null = self.optimum.orthonormal
+        weights, open_ended = inside @ basis @ self._bread, inside @ null
+        noise = self.optimum.scores.variance
+        return np.asarray(weights @ self._pieces[2] @ weights.T + noise * open_ended @ open_ended.T)
 
     def limits(self, level: float) -> dict[str, float]:
         """One-sided limits of parameters at a bound, by their errors as though they were free, within the bounds.
 
         A coefficient with no bounds of the user's is that of a term that vanished, and has none.
         """
-        lower, upper = self.centred.problem.lower, self.centred.problem.upper
-        quantile, limits = t_quantile(self.degrees, level), {}
-        for j in np.flatnonzero(~self.inside):
-            parameter, bounds = self.centred.free_parameters[j], (float(lower[j]), float(upper[j]))
-            if parameter.is_coefficient and bounds == parameter.natural_bounds:
+        optimum, centred = self.optimum, self.optimum.centred
+        limits = {}
+        for j in np.flatnonzero(~optimum.inside):
+            parameter, low, high = centred.free_parameters[j], centred.problem.lower[j], centred.problem.upper[j]
+            if parameter.is_coefficient and (low, high) == parameter.natural_bounds:
                 continue
-            inside = self.inside.copy()
-            inside[j] = True
-            error = float(np.sqrt(self._inverse(self.information, inside)[j, j] * self.scores.variance))
-            limit = float(self.free[j]) + (1.0 if self.free[j] <= bounds[0] else -1.0) * quantile * error
-            if parameter.is_coupling:
-                limits[parameter.name] = 1.0 / min(max(limit, bounds[0]), bounds[1])
-                continue
-            highest = min(bounds[1], self.centred.smallest_loss if parameter.is_floor else np.inf)
-            limits[parameter.name] = min(max(limit, bounds[0]), highest)
+            unit = np.eye(len(optimum.free))[j]
+            free = Optimum.of(centred, optimum.free, optimum.inside | (unit > 0))
+            found = replace(self, optimum=free).contrast(unit[None])
+            step = float(t_quantiles(found.degrees, level)[0] * np.sqrt(found.variance[0]))
+            limit = float(optimum.free[j]) + (step if optimum.free[j] <= low else -step)
+            highest = min(high, centred.smallest_loss if parameter.is_floor else np.inf)
+            limit = float(min(max(limit, low), highest)) if np.isfinite(limit) else float(highest)
+            # q is 1 / p of the solver's p.
+            limits[parameter.name] = 1.0 / limit if parameter.is_coupling else limit
         return limits
 
     @cached_property
-    def reporting(self) -> Array:
-        """(n_parameters, P) derivatives of ln c, alpha and L0 by the free parameters."""
-        return self.centred.reporting_jacobian(self.free)
-
-    def reported(self, covariance: Array, known_only: bool = False) -> Array:
-        """Covariance of ln c, alpha and L0 from that of the free parameters.
-
-        With `known_only` it is nan for fixed parameters and those at a bound, which have none.
-        """
-        with np.errstate(invalid="ignore", divide="ignore"):
-            rows = np.where(self.inside, self.reporting, 0.0) if known_only else self.reporting
-            matrix = np.asarray(rows @ covariance @ rows.T)
-        if known_only:
-            index = [self.centred.free_index(name) for name in self.centred.law.parameter_names]
-            unknown = np.array([j is None or not self.inside[j] for j in index])
-            matrix[unknown | unknown[:, None]] = np.nan
-        return matrix
-
-    def size_gradient(self, j: int) -> Array:
-        """Derivative by the free parameters of ln of the size, at its column's geometric mean, of a coefficient's term.
-
-        Infinite at a coefficient of zero.
-        """
-        problem, k = self.centred.problem, self.centred.free_terms[j]
-        factors = np.flatnonzero(problem.owners == k)
-        gradient = -problem.mean_logs[factors] @ problem.expand[problem.n_terms + 1 + factors]
-        with np.errstate(divide="ignore"):
-            gradient[j] = 1.0 / self.free[j]
-        return np.asarray(gradient)
+    def _rows(self) -> Array:
+        """(n, p) W^1/2 J in orthonormal coordinates."""
+        optimum = self.optimum
+        return np.asarray((optimum.matrix * np.sqrt(optimum.weights)[:, None]) @ optimum.orthonormal[0])
 
     @cached_property
-    def gradient(self) -> float:
-        """Largest cosine between the scores and a column of the Jacobian: zero at an optimum."""
-        roots = np.sqrt(self.weights)
-        weighted, scores = (self.matrix * roots[:, None])[:, self.inside], self.scores.first * roots
-        lengths = np.sqrt(np.einsum("np,np->p", weighted, weighted))
-        size = max(float(np.linalg.norm(scores)), NOISE_FREE * len(scores) ** 0.5)
-        return float((np.abs(scores @ weighted) / (np.where(lengths > 0, lengths, 1.0) * size)).max(initial=0.0))
+    def _bread(self) -> Array:
+        """A^-1 in orthonormal coordinates, with m J' W J for A where that is not positive definite."""
+        optimum = self.optimum
+        basis, _ = optimum.orthonormal
+        hessian = basis.T @ optimum.hessian @ basis
+        values, vectors = np.linalg.eigh(hessian)
+        slope = optimum.scores.slope
+        if not values.min(initial=1.0) > 1e-6 * slope:
+            return np.eye(len(values)) / slope
+        return np.asarray((vectors / values) @ vectors.T)
 
     @cached_property
-    def null(self) -> tuple[frozenset[int], float]:
-        """Free parameters in null directions of the information, and the condition number of the scaled Jacobian.
+    def _pieces(self) -> tuple[Array, Array, Array]:
+        """What the contrasts are made of: for groups (I - E_g)^(-1/2), E_g and the sum of (1); for rows J, stretches.
 
-        A parameter without any effect, such as the exponent of a term that vanished, is one. The condition number is
-        inf where there are any.
+        The sum of (1) is a (p, p) matrix.
         """
-        index = np.flatnonzero(self.inside)
-        # Coefficients and L0 in units of the smallest loss are comparable with exponents.
-        unit = np.where(index < self.centred.problem.n_linear, self.centred.smallest_loss, 1.0)
-        information = self.information[np.ix_(index, index)] * unit * unit[:, None]
-        lengths = np.sqrt(np.diag(information))
-        dead = lengths <= 1e-12 * lengths.max(initial=0.0)
-        scale = np.where(dead, 1.0, lengths)
-        values, vectors = np.linalg.eigh(information / scale / scale[:, None])
-        null = vectors[:, values < NULL_EIGENVALUE * values[-1]] if len(values) else vectors
-        involved = dead | (np.abs(null) > 0.1).any(axis=1)
-        condition = float("inf") if involved.any() else float(np.sqrt(values[-1] / values[0])) if len(values) else 1.0
-        return frozenset(index[involved].tolist()), condition
+        rows = self._rows
+        scores = rows * (self.optimum.scores.first * np.sqrt(self.optimum.weights))[:, None]
+        if self.method == "robust":
+            left = 1.0 - np.einsum("ni,ni->n", rows, rows)
+            stretch = np.where(left > _LEFT, 1 / np.sqrt(np.maximum(left, _LEFT)), 0.0)
+            stretched = scores * stretch[:, None]
+            return rows, stretch, stretched.T @ stretched
+        order = np.argsort(self.labels, kind="stable")
+        starts = np.searchsorted(self.labels[order], np.arange(self.groups))
+        sorted_rows = rows[order]
+        own = np.stack([np.add.reduceat(column[:, None] * sorted_rows, starts) for column in sorted_rows.T], axis=1)
+        sums = np.add.reduceat(scores[order], starts)
+        values, vectors = np.linalg.eigh(own)
+        left = 1.0 - values
+        stretch = np.where(left > _LEFT, 1 / np.sqrt(np.maximum(left, _LEFT)), 0.0)
+        roots = np.einsum("gij,gj,gkj->gik", vectors, stretch, vectors)
+        stretched = np.einsum("gij,gj->gi", roots, sums)
+        return roots, own, stretched.T @ stretched
+
+
+def error_model(optimum: Optimum, runs: Runs, law: Law, errors: str = AUTO) -> ErrorModel:
+    """Choose the model of the noise for a fit.
+
+    A row that repeats another in every column counts as the same measurement.
+
+    Parameters
+    ----------
+    optimum : Optimum
+    runs : Runs
+        The rows of the fit.
+    law : Law
+    errors : str
+        ``"auto"`` for what rows share, ``"rows"`` for independent rows of even noise, or what groups them:
+        ``"row"``, ``"run"``, ``"shape"`` or a column.
+    """
+    n = len(runs)
+    if errors == ROWS:
+        return ErrorModel(optimum, "gauss-newton", "row", np.arange(n, dtype=np.int64))
+    later = exact_duplicates(runs.table) if n <= DUPLICATES_UP_TO else np.empty(0, dtype=np.int64)
+    distinct = runs.take(np.delete(np.arange(n), later), "distinct rows") if len(later) else runs
+    by = shared_unit(distinct, law) if errors == AUTO else errors
+    labels = group_labels(runs, law, by)
+    if by == "row" and len(later):
+        labels = np.unique(hash_rows([runs[name] for name in runs.columns]), return_inverse=True)[1].astype(np.int64)
+    n_groups = int(labels.max()) + 1
+    if by == "row" and errors == AUTO and n_groups < FEW_ROWS:
+        return ErrorModel(optimum, "gauss-newton", by, labels)
+    return ErrorModel(optimum, "robust" if n_groups == n else "cluster", by, labels)

@@ -17,6 +17,7 @@ import numpy as np
 
 from scalefit import __version__
 from scalefit.errors import DataError, OptionError, ScalefitWarning
+from scalefit.fitting.covariance import AUTO
 from scalefit.fitting.fit import Certificate, Fit, FitStatus
 from scalefit.fitting.objective import Objective
 from scalefit.ingest.grid import Dropped, Places, frozen
@@ -28,7 +29,10 @@ from scalefit.runs import Runs
 
 __all__ = ["fit_document", "is_fit_file", "load_fit", "residual_summary", "save_fit"]
 
-SCHEMA = "scalefit-fit/1"
+SCHEMA, KIND = 2, "scalefit-fit"
+
+OLD_SCHEMA = "scalefit-fit/1"
+"""Of version 0.1, whose files are read: what follows from the optimum is computed anew."""
 
 LARGEST = 5
 """How many rows with the largest residuals a document names."""
@@ -45,6 +49,7 @@ def fit_document(fit: Fit, rows: bool = False) -> dict[str, Any]:
     """
     document: dict[str, Any] = {
         "schema": SCHEMA,
+        "kind": KIND,
         "version": __version__,
         "law": str(fit.law),
         "objective": {"name": fit.objective.name, "value": fit.objective_value},
@@ -53,6 +58,11 @@ def fit_document(fit: Fit, rows: bool = False) -> dict[str, Any]:
         "n_runs": fit.runs.n_runs,
         "params": fit.params,
         "se": fit.standard_errors,
+        "se_scale": {p.name: "ln" if p.in_logs else "plain" for p in fit.law.parameters},
+        "degrees": fit.degrees,
+        "interval": fit.intervals(),
+        "se_rows": fit.standard_errors_by_row,
+        "errors": {"method": fit.errors.method, "by": fit.errors.by, "groups": fit.errors.groups},
         "covariance": fit.covariance,
         "limits": fit.limits,
         "verdicts": fit.verdicts,
@@ -64,6 +74,7 @@ def fit_document(fit: Fit, rows: bool = False) -> dict[str, Any]:
         "weights": fit.weights,
         "n_starts": fit.n_starts,
         "seed": fit.seed,
+        "errors_by": fit.errors_by,
         "source": {
             "name": fit.runs.origin.name,
             "format": fit.runs.origin.format,
@@ -102,7 +113,7 @@ def is_fit_file(path: str | Path) -> bool:
     if path.suffix != ".json" or not path.is_file():
         return False
     with path.open("rb") as file:
-        return SCHEMA.encode() in file.read(200)
+        return KIND.encode() in file.read(200)
 
 
 def load_fit(path: str | Path) -> Fit:
@@ -122,7 +133,7 @@ def load_fit(path: str | Path) -> Fit:
         ) from None
     except ValueError:
         raise DataError(f"{path} is not JSON; write a fit with scalefit fit RUNS -o fit.json") from None
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+    if not isinstance(document, dict) or document.get("schema") not in (SCHEMA, OLD_SCHEMA):
         raise DataError(f"{path} is no fit of this version; write one with scalefit fit RUNS -o fit.json")
     if "rows" not in document:
         raise DataError(f"{path} holds a fit without its rows; write it with -o, which keeps them, instead of --json")
@@ -155,6 +166,7 @@ def _fit_from(document: Mapping[str, Any]) -> Fit:
         certificate=Certificate(**certificate),
         n_starts=document["n_starts"],
         seed=document["seed"],
+        errors_by=document.get("errors_by", AUTO),
     )
 
 

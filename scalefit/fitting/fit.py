@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 
 from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.fitting.centred import CentredLaw, centre
-from scalefit.fitting.covariance import Optimum, t_interval
-from scalefit.fitting.judge import judge, remarks
+from scalefit.fitting.covariance import AUTO, ROWS, ErrorModel, error_model
+from scalefit.fitting.floor import FloorProfile, Quantities, profile_floor
+from scalefit.fitting.groups import group_labels
+from scalefit.fitting.judge import FitStatus, judge, remarks
 from scalefit.fitting.objective import Objective
-from scalefit.fitting.search import search
+from scalefit.fitting.optimum import Optimum
+from scalefit.fitting.search import Certificate, search
 from scalefit.fitting.starts import check_seed
 from scalefit.identifiability import Identification, Verdict
 from scalefit.laws.constraints import Constraints
@@ -30,57 +33,6 @@ __all__ = ["Certificate", "Fit", "FitStatus", "fit"]
 Array = NDArray[np.float64]
 
 MOST_STARTS = 100_000
-
-
-class FitStatus(StrEnum):
-    """How a fit ended; each member carries its sentence."""
-
-    CONVERGED = "converged"
-    AT_BOUND = "at-bound"
-    NOT_IDENTIFIED = "not-identified"
-    FAILED = "failed"
-
-    @property
-    def sentence(self) -> str:
-        """What the status means, for people."""
-        return _SENTENCES[self]
-
-
-_SENTENCES = {
-    FitStatus.CONVERGED: "The optimum was reached, inside all bounds.",
-    FitStatus.AT_BOUND: "The optimum was reached with a parameter at its bound, which is legitimate and named below.",
-    FitStatus.NOT_IDENTIFIED: "An optimum was reached, but the data do not determine every parameter.",
-    FitStatus.FAILED: "No start reached an optimum; the parameters are the best point seen.",
-}
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """Why to believe that the optimum was reached.
-
-    Attributes
-    ----------
-    starts : int
-        Random starts made: those asked for, and more where fewer than half of them agreed. Exponents of half of
-        them come from 0.15 to 1.5; in the others one at a time comes from 0.002 to 0.05 or from 3 to 9.9.
-    starts_at_best : int
-        Starts whose predictions agree with the best one's within 1e-7 in ln loss on every row.
-    gradient : float
-        Largest cosine between the residuals and a column of the Jacobian; zero at an optimum.
-    condition : float
-        Condition number of the column-scaled Jacobian at the optimum.
-    start_rows : int
-        Rows on which the starts were made; the best was then polished on all rows.
-    others : tuple of (int, float)
-        Other points that starts ended at: how many did, and the objective there over the best, less one.
-    """
-
-    starts: int
-    starts_at_best: int
-    gradient: float
-    condition: float
-    start_rows: int
-    others: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +57,8 @@ class Fit:
         Whether an optimum was reached.
     certificate : Certificate
     n_starts, seed : int
+    errors_by : str
+        What rows share, as `fit` takes it in `errors`.
     """
 
     law: Law
@@ -118,6 +72,7 @@ class Fit:
     certificate: Certificate
     n_starts: int = 32
     seed: int = 0
+    errors_by: str = AUTO
 
     @cached_property
     def optimum(self) -> Optimum:
@@ -126,22 +81,45 @@ class Fit:
         return Optimum.of(centred, centred.free(self.params))
 
     @cached_property
-    def covariance(self) -> Array:
-        """(n_parameters, n_parameters) covariance of ln c, alpha and L0, in the order of `law.parameter_names`."""
-        return self.optimum.reported(self.optimum.gauss_newton)
+    def errors(self) -> ErrorModel:
+        """The model of the noise under every error: `method`, what rows are grouped `by`, how many `groups`."""
+        return error_model(self.optimum, self.runs, self.law, self.errors_by)
 
     @cached_property
-    def standard_errors(self) -> Mapping[str, float]:
-        """Gauss-Newton standard errors; of ln c for a coefficient, nan for what is fixed, at a bound or open."""
-        centred, (null, _) = self.optimum.centred, self.optimum.null
+    def covariance(self) -> Array:
+        """(n_parameters, n_parameters) covariance of ln c, alpha and L0, in the order of `law.parameter_names`."""
         with np.errstate(invalid="ignore"):
-            errors = np.sqrt(np.diag(self.covariance)).tolist()
-        found = {}
-        for name, error in zip(self.law.parameter_names, errors, strict=True):
-            j = centred.free_index(name)
-            known = j is not None and self.optimum.inside[j] and j not in null
-            found[name] = error if known else float("nan")
-        return MappingProxyType(found)
+            return self.errors.covariance(self.optimum.reporting)
+
+    @property
+    def standard_errors(self) -> Mapping[str, float]:
+        """Standard errors; of ln c for a coefficient, nan for what is fixed, at a bound or open."""
+        return self._errors[0]
+
+    @property
+    def degrees(self) -> Mapping[str, float]:
+        """Degrees of freedom of each standard error; nan also where groups are too few for an interval."""
+        return self._errors[1]
+
+    @cached_property
+    def standard_errors_by_row(self) -> Mapping[str, float]:
+        """Gauss-Newton errors, which take rows for independent and their noise for even."""
+        return replace(self, errors_by=ROWS).standard_errors
+
+    @cached_property
+    def _errors(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
+        optimum = self.optimum
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = self.errors.contrast(optimum.reporting)
+            errors, degrees = np.sqrt(found.variance), found.degrees
+        index = [optimum.centred.free_index(name) for name in self.law.parameter_names]
+        known = [j is not None and bool(optimum.inside[j]) and j not in optimum.null[0] for j in index]
+        both = (
+            dict(zip(self.law.parameter_names, np.where(known, x, np.nan).tolist(), strict=True))
+            for x in (errors, degrees)
+        )
+        first, second = map(MappingProxyType, both)
+        return first, second
 
     @property
     def at_bound(self) -> tuple[str, ...]:
@@ -152,7 +130,64 @@ class Fit:
     @cached_property
     def limits(self) -> Mapping[str, float]:
         """One-sided 95 % limit of each parameter that ended at a bound."""
-        return MappingProxyType(self.optimum.limits(0.95))
+        limits = self.errors.limits(0.95)
+        if self.floor_profile is not None:
+            limits["L0"] = self.floor_profile.floor_interval(0.95, tails=1)[1]
+        return MappingProxyType(limits)
+
+    @cached_property
+    def floor_profile(self) -> FloorProfile | None:
+        """The law fitted at several floors, where its own is at the lower bound; None elsewhere."""
+        if "L0" not in self.at_bound or self.params["L0"] > self.constraints.limits(self.law.parameter("L0"))[0]:
+            return None
+        return profile_floor(self, 0.95)
+
+    def interval(self, name: str, level: float = 0.95) -> tuple[float, float]:
+        """Interval of a parameter in plain units, inside its bounds.
+
+        Student's t on `degrees`, formed for ln c of a coefficient; where the floor is at its bound, the union over
+        the floors that fit almost as well. nan where the parameter is fixed or open, or groups are too few; of a
+        parameter at its bound it ends at the one-sided limit.
+        """
+        return self.intervals(level)[name]
+
+    def intervals(self, level: float = 0.95) -> Mapping[str, tuple[float, float]]:
+        """`interval` of every parameter."""
+        if not 0 < level < 1:
+            raise OptionError(f"level is {level:g} and must lie between 0 and 1, for example 0.95")
+        ends = self.intervals_of(_parameter_values, level)
+        found = {}
+        for parameter, (low, high) in zip(self.law.parameters, ends.tolist(), strict=True):
+            name, bounds = parameter.name, self.constraints.limits(parameter)
+            if name in self.limits:
+                low, high = sorted((self.params[name], self.limits[name]))
+            elif math.isnan(self.standard_errors[name]):
+                low = high = math.nan
+            else:
+                highest = self.optimum.centred.smallest_loss if parameter.is_floor else math.inf
+                with np.errstate(over="ignore"):
+                    low, high = float(parameter.outer(low)), float(parameter.outer(high))
+                low, high = max(low, bounds[0]), min(high, bounds[1], highest)
+            found[name] = (low, high)
+        return found
+
+    def intervals_of(self, quantities: Quantities, level: float = 0.95) -> Array:
+        """(m, 2) intervals of any quantities of the law, each with its own degrees of freedom.
+
+        Parameters
+        ----------
+        quantities : callable
+            From an `Optimum` to (m,) values, on a scale on which they are nearly normal, and their (m, P) derivatives
+            by the free parameters of the centred law.
+        level : float
+        """
+        if self.floor_profile is not None:
+            profiled = self.floor_profile if level <= 0.95 else profile_floor(self, level)
+            return profiled.intervals(quantities, level)
+        values, gradients = quantities(self.optimum)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            half = self.errors.contrast(gradients).half_width(level)
+        return np.stack([values - half, values + half], axis=1)
 
     @cached_property
     def identification(self) -> Identification:
@@ -177,14 +212,6 @@ class Fit:
         if Verdict.NOT_DETERMINED in self.verdicts.values():
             return FitStatus.NOT_IDENTIFIED
         return FitStatus.AT_BOUND if self.at_bound else FitStatus.CONVERGED
-
-    def interval(self, name: str, level: float = 0.95) -> tuple[float, float]:
-        """Interval of a parameter in plain units; nan where its error is not known.
-
-        Student's t on n - p degrees of freedom, formed for ln c of a coefficient.
-        """
-        parameter = self.law.parameter(name)
-        return t_interval(parameter, self.params[name], self.standard_errors[name], self.optimum.degrees, level)
 
     def predict(self, points: Any) -> Array:
         """Predict the loss at other points, nats per token.
@@ -227,6 +254,7 @@ def fit(
     weights: str | None = None,
     n_starts: int = 32,
     seed: int = 0,
+    errors: str = AUTO,
 ) -> Fit:
     """Fit a law to a table of runs; no initial guess is needed.
 
@@ -246,6 +274,10 @@ def fit(
         Random starts behind the certificate.
     seed : int
         Of the random starts.
+    errors : str
+        What the standard errors take for independent: ``"auto"`` what rows share (their run, or their shape where
+        several runs have one, or nothing), ``"rows"`` every row, with even noise, or a grouping of your own:
+        ``"row"``, ``"run"``, ``"shape"`` or a column.
 
     Returns
     -------
@@ -271,6 +303,8 @@ def fit(
         raise OptionError(f"the number of starts is {n_starts} and must be at least 1 and at most {MOST_STARTS}")
     check_seed(seed)
     runs = runs.complete([*law.columns, *([weights] if weights else [])])
+    if errors not in (AUTO, ROWS):
+        group_labels(runs, law, errors)
     centred = centre(law, runs, objective, constraints, runs[weights] if weights else None)
     n_free = len(centred.free_names)
     if n_free == 0:
@@ -302,4 +336,12 @@ def fit(
         ),
         n_starts=n_starts,
         seed=seed,
+        errors_by=errors,
     )
+
+
+def _parameter_values(optimum: Optimum) -> tuple[Array, Array]:
+    """ln c, alpha and L0 at an optimum with their derivatives."""
+    params = optimum.centred.params(optimum.free)
+    values = np.array([p.inner(params[p.name]) for p in optimum.centred.law.parameters])
+    return values, optimum.reporting

@@ -1,22 +1,47 @@
-"""What a fit says of each of its parameters: the verdicts, and everything there is to remark."""
+"""What a fit says of each of its parameters: the verdicts, how it ended, and everything there is to remark."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefit.errors import ScalefitWarning
+from scalefit.fitting.covariance import DUPLICATES_UP_TO, ROWS
+from scalefit.fitting.optimum import Optimum
 from scalefit.identifiability import Evidence, Identification, identify
 from scalefit.ingest.duplicates import duplicate_warning, exact_duplicates
 
 if TYPE_CHECKING:
     from scalefit.fitting.fit import Fit
 
-__all__ = ["judge", "remarks"]
+__all__ = ["FitStatus", "judge", "remarks"]
 
-DUPLICATES_UP_TO = 20_000
-"""Rows among which a fit looks for repeated ones, for the cost; `inspect_runs` looks among any number."""
+Array = NDArray[np.float64]
+
+
+class FitStatus(StrEnum):
+    """How a fit ended; each member carries its sentence."""
+
+    CONVERGED = "converged"
+    AT_BOUND = "at-bound"
+    NOT_IDENTIFIED = "not-identified"
+    FAILED = "failed"
+
+    @property
+    def sentence(self) -> str:
+        """What the status means, for people."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    FitStatus.CONVERGED: "The optimum was reached, inside all bounds.",
+    FitStatus.AT_BOUND: "The optimum was reached with a parameter at its bound, which is legitimate and named below.",
+    FitStatus.NOT_IDENTIFIED: "An optimum was reached, but the data do not determine every parameter.",
+    FitStatus.FAILED: "No start reached an optimum; the parameters are the best point seen.",
+}
 
 
 def judge(fit: Fit) -> Identification:
@@ -24,20 +49,20 @@ def judge(fit: Fit) -> Identification:
     optimum, law = fit.optimum, fit.law
     centred = optimum.centred
     index = {name: centred.free_index(name) for name in law.parameter_names}
-    covariance, sizes = optimum.gauss_newton, {}
-    for j in range(len(centred.free_terms)):
-        gradient = optimum.size_gradient(j)
-        finite = np.isfinite(gradient[j])
-        variance = float(gradient @ covariance @ gradient) if finite else np.inf
-        sizes[centred.free_names[j]] = float(np.sqrt(max(0.0, variance)))
+    centers, _ = optimum.log_sizes()
+    with np.errstate(invalid="ignore"):
+        halves = np.abs(fit.intervals_of(Optimum.log_sizes) - centers[:, None]).max(axis=1)
+    halves = np.where(np.isfinite(centers), halves, np.inf)
+    sizes = dict(zip((term.coefficient for term in law.terms), halves.tolist(), strict=True))
     evidence = Evidence(
         law=law,
         arguments={factor.column: factor.argument(fit.runs) for factor in law.factors},
         params=fit.params,
         free=tuple(name for name, j in index.items() if j is not None),
         standard_errors=fit.standard_errors,
-        covariance=fit.covariance,
-        relative_sizes=sizes,
+        covariance=optimum.reported(optimum.gauss_newton),
+        intervals=fit.intervals(),
+        sizes=sizes,
         null=frozenset(name for name, j in index.items() if j in optimum.null[0]),
         at_bound=fit.at_bound,
         limits=fit.limits,
@@ -55,7 +80,19 @@ def remarks(fit: Fit) -> tuple[ScalefitWarning, ...]:
     if len(runs) <= DUPLICATES_UP_TO:
         later = exact_duplicates(runs.table)
         found += [duplicate_warning(runs.table, later)] if len(later) else []
-    if runs.n_runs < len(runs):
+    withheld = [name for name, degrees in fit.degrees.items() if fit.standard_errors[name] > 0 and np.isnan(degrees)]
+    if withheld:
+        errors = fit.errors
+        found.append(
+            ScalefitWarning(
+                "too-few-groups",
+                f"rows of one {errors.by} share its luck, and the {errors.groups} {errors.by}s of the table are too "
+                f"few for an interval of {', '.join(withheld)}.",
+                f"Train at more {errors.by}s; --errors rows takes every row for independent, which is too narrow.",
+                {"by": errors.by, "groups": errors.groups, "parameters": withheld},
+            )
+        )
+    if fit.errors_by == ROWS and runs.n_runs < len(runs):
         found.append(
             ScalefitWarning(
                 "rows-share-runs",

@@ -14,6 +14,9 @@ import math
 from functools import lru_cache
 from statistics import NormalDist
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scalefit.errors import OptionError
 
 MANY = 1000.0
@@ -48,6 +51,11 @@ def t_quantile(degrees: float, probability: float) -> float:
             return moved
         value = moved
     return value
+
+
+def t_quantiles(degrees: NDArray[np.float64], probability: float) -> NDArray[np.float64]:
+    """`t_quantile` of each of (m,) degrees of freedom; nan where they are."""
+    return np.array([t_quantile(float(d), probability) if d > 0 else np.nan for d in degrees])
 
 
 def _expansion(z: float, nu: float) -> float:

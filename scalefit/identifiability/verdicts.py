@@ -1,7 +1,8 @@
-"""A verdict for every parameter, from the design, the null directions and the standard errors."""
+"""A verdict for every parameter, from the design, the null directions and what its interval can reach."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,7 +21,7 @@ __all__ = ["Evidence", "Identification", "Verdict", "identify"]
 
 Array = NDArray[np.float64]
 
-Z95 = 1.959964
+LN_2 = 0.6931472
 
 DESIGN_CODES = ("constant-column", "few-levels", "tied-columns")
 
@@ -29,6 +30,7 @@ class Verdict(StrEnum):
     """What the data say of one parameter."""
 
     DETERMINED = "determined"
+    AT_BOUND = "at-bound"
     WEAK = "weak"
     NOT_DETERMINED = "not-determined"
 
@@ -49,9 +51,11 @@ class Evidence:
     standard_errors : mapping of str to float
         Of ln c, alpha and L0; nan where there is none.
     covariance : (n_parameters, n_parameters) float array
-        Of ln c, alpha and L0.
-    relative_sizes : mapping of str to float
-        By coefficient name: standard error of the term's size over that size, at the column's geometric mean.
+        Of ln c, alpha and L0 for independent rows: what the design alone makes estimates trade off.
+    intervals : mapping of str to (float, float)
+        At 95 %, in plain units, inside the bounds; nan where groups are too few.
+    sizes : mapping of str to float
+        By coefficient name: half width of the 95 % interval of ln of the term's size, at the column's geometric mean.
     null : frozenset of str
         Parameters with a share in a null direction of the information matrix.
     at_bound : tuple of str
@@ -71,7 +75,8 @@ class Evidence:
     free: tuple[str, ...]
     standard_errors: Mapping[str, float]
     covariance: Array
-    relative_sizes: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]
+    sizes: Mapping[str, float]
     null: frozenset[str]
     at_bound: tuple[str, ...]
     limits: Mapping[str, float]
@@ -95,12 +100,12 @@ class Identification:
 
 
 def identify(evidence: Evidence) -> Identification:
-    """Draw the verdicts: the design first, then the null directions, then the standard errors.
+    """Draw the verdicts: the design first, then the null directions, then what the 95 % interval can reach.
 
-    An exponent is weak when its 95 % Wald interval is wider than half of it to either side, and not determined
-    when that interval reaches zero or its term's size does; one at the end of the default range, a logarithm or a
-    step, is weak at best. L0, which can lie anywhere between zero and the
-    smallest loss, is not determined when its interval is as wide as that range.
+    An exponent or L0 is weak when its interval reaches half of the value to either side, and not determined when it
+    reaches the end of what is possible: a logarithm, a step, a floor of zero or of the smallest loss. A coefficient is
+    judged by the size of its term at the column's geometric mean: in plain units it is an extrapolation to one
+    parameter or one token. A parameter at its bound is called that, unless its one-sided limit is open too.
     """
     law, arguments = evidence.law, evidence.arguments
     levels = {name: _count_levels(x) for name, x in arguments.items()}
@@ -132,37 +137,41 @@ def _count_levels(x: Array) -> int:
 
 
 def _verdict(name: str, evidence: Evidence) -> Verdict:
-    parameter = evidence.law.parameter(name)
-    error, value, limit = evidence.standard_errors[name], evidence.params[name], evidence.limits.get(name)
-    if parameter.is_coefficient:
-        return Verdict.NOT_DETERMINED if Z95 * evidence.relative_sizes[name] >= 1 else Verdict.DETERMINED
-    width = Z95 * error
-    possible = evidence.smallest_loss / 2 if parameter.is_floor else value
+    parameter, value = evidence.law.parameter(name), evidence.params[name]
+    low, high = evidence.intervals[name]
+    lowest, highest = parameter.natural_bounds
+    if parameter.is_floor:
+        highest = evidence.smallest_loss
     if parameter.is_coupling:
-        # Its error is that of ln q: known within a factor of e or not at all; at an end of its range not at all.
-        possible = 1.0 if limit is None else 0.0
-        limit = None
-    if limit is not None:
-        width, possible = abs(limit - value), 2 * possible
-    at_end = limit is not None and parameter.is_exponent and value in parameter.natural_bounds
-    if not width < possible or (at_end and limit in parameter.natural_bounds):
+        # Known within a factor of e, in its logarithm, or not at all; at an end of its range not at all.
+        known = name not in evidence.limits and lowest < low and high < highest and high < math.e**2 * low
+        return Verdict.DETERMINED if known else Verdict.NOT_DETERMINED
+    if name in evidence.limits:
+        if parameter.is_exponent and value in (lowest, highest):
+            # A logarithm or a step is the end of the family, and no exponent: weak at best.
+            return Verdict.WEAK if value / 2 < low and high < 2 * value else Verdict.NOT_DETERMINED
+        return Verdict.NOT_DETERMINED if high >= highest or low <= lowest < value else Verdict.AT_BOUND
+    if parameter.is_coefficient:
+        size = evidence.sizes[name]
+        # A size that reaches zero by the linear form of its error is open, half or double by the logarithmic one weak.
+        return Verdict.DETERMINED if size < LN_2 else Verdict.WEAK if size < 1 else Verdict.NOT_DETERMINED
+    if not (lowest < low and high < highest):
         return Verdict.NOT_DETERMINED
-    return Verdict.WEAK if at_end or width > possible / 2 else Verdict.DETERMINED
+    return Verdict.DETERMINED if value / 2 < low and high < 1.5 * value else Verdict.WEAK
 
 
 def _share_between_term(law: Law, verdicts: dict[str, Verdict]) -> None:
-    """Give a coefficient the worst verdict of its term, and its exponents the coefficient's own where that is worse.
+    """Leave open a coefficient with an open exponent, and the exponents of an open coefficient.
 
     Neither has a meaning alone; of two exponents in a product one may be known without the other.
     """
-    ranks = list(Verdict)
     for term in law.terms:
         exponents = [factor.exponent for factor in term.factors if factor.exponent in verdicts]
-        own = verdicts.get(term.coefficient, Verdict.DETERMINED)
-        if term.coefficient in verdicts:
-            verdicts[term.coefficient] = max((own, *(verdicts[name] for name in exponents)), key=ranks.index)
-        for name in exponents:
-            verdicts[name] = max(own, verdicts[name], key=ranks.index)
+        own = verdicts.get(term.coefficient)
+        if own is Verdict.NOT_DETERMINED:
+            verdicts |= dict.fromkeys(exponents, own)
+        elif own is not None and any(verdicts[name] is Verdict.NOT_DETERMINED for name in exponents):
+            verdicts[term.coefficient] = Verdict.NOT_DETERMINED
 
 
 def _small_terms(verdicts: Mapping[str, Verdict], evidence: Evidence, explained: set[str]) -> list[ScalefitWarning]:

@@ -7,9 +7,9 @@ import math
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from scalefit.fitting.covariance import NOISE_FREE
 from scalefit.fitting.file import fit_document, residual_summary
 from scalefit.fitting.fit import Fit, FitStatus
+from scalefit.fitting.optimum import NOISE_FREE
 from scalefit.identifiability import Verdict
 from scalefit.report.text import facts, number, remarks, report, table
 

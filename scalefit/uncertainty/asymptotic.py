@@ -1,6 +1,6 @@
 """Large-sample covariances of a fit: side by side, since they disagree where the law does not hold.
 
-The theories are those of equation (1) of `scalefit.fitting.covariance`. Intervals use Student's t with n - p degrees
+The theories are those of equation (1) of `scalefit.fitting.optimum`. Intervals use Student's t with n - p degrees
 of freedom, and with G - 1 for clusters.
 """
 
@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError, ScalefitWarning
-from scalefit.fitting.covariance import Optimum, t_interval
+from scalefit.fitting.covariance import t_interval
 from scalefit.fitting.derivatives import evaluate, gauss_newton
+from scalefit.fitting.optimum import Optimum
 from scalefit.fitting.starts import check_seed
 from scalefit.uncertainty.groups import FEWEST_CLUSTERS, choose_grouping, group_labels
 from scalefit.uncertainty.resampling import Refits, refit

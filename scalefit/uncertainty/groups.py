@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from scalefit.errors import OptionError
+from scalefit.fitting import groups as fitting_groups
 
 if TYPE_CHECKING:
     from scalefit.fitting.fit import Fit
@@ -101,19 +101,7 @@ def group_labels(fit: Fit, by: str) -> Labels:
     OptionError
         If the grouping is unknown or the law has no column but tokens.
     """
-    runs = fit.runs
-    if by == "row":
-        return np.arange(len(runs), dtype=np.int64)
-    if by == "run":
-        return runs.run_ids
-    if by == "shape":
-        columns = [runs[name] for name in fit.law.columns if name != "tokens"]
-        if not columns:
-            raise OptionError(f"the law {fit.law} has no column but tokens, so that its rows have no shape")
-        return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    if by in runs:
-        return np.unique(runs[by], return_inverse=True)[1].astype(np.int64)
-    raise OptionError(f"unknown grouping {by!r}; choose row, run, shape or a column of the table")
+    return fitting_groups.group_labels(fit.runs, fit.law, by)
 
 
 def test_dependence(fit: Fit, by: str) -> Dependence | None:

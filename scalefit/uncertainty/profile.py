@@ -28,7 +28,7 @@ from scipy.optimize.elementwise import find_root
 
 from scalefit.errors import OptionError
 from scalefit.fitting.centred import CentredLaw
-from scalefit.fitting.covariance import Optimum
+from scalefit.fitting.optimum import Optimum
 from scalefit.fitting.solver import solve
 from scalefit.fitting.student import t_quantile
 from scalefit.uncertainty.samples import check_level

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -79,7 +80,7 @@ def test_the_table_alone_has_the_standard_errors_of_the_fit(chin203_fit):
     for name in ("alpha_depth", "alpha_width", "L0", "c_width"):
         suggestion = suggest_runs(chin203_fit, name, 1)
         # the vague prior accounts for less than a thousandth
-        assert suggestion.error_before == pytest.approx(chin203_fit.standard_errors[name], rel=1e-3)
+        assert suggestion.error_before == pytest.approx(chin203_fit.standard_errors_by_row[name], rel=1e-3)
 
 
 def test_a_new_row_is_worth_what_the_covariance_formula_says(chin203_fit, chin203):
@@ -92,7 +93,7 @@ def test_a_new_row_is_worth_what_the_covariance_formula_says(chin203_fit, chin20
     gradient = gradient * scale / chin203_fit.predict(columns)[:, None]
     residuals = chin203_fit.residuals
     noise = residuals @ residuals / (len(residuals) - 7)
-    information = np.linalg.inv(chin203_fit.covariance) + gradient.T @ gradient / noise
+    information = np.linalg.inv(replace(chin203_fit, errors_by="rows").covariance) + gradient.T @ gradient / noise
     expected = np.linalg.inv(information)[3, 3]
     assert variance_after(linear.choice, [0, 1, 2]) == pytest.approx(expected, rel=2e-3)
 

@@ -122,7 +122,7 @@ def test_the_draws_are_written_and_not_overwritten(run):
 
 
 def test_gemstones_shows_the_naive_interval_beside_and_withholds_what_needs_independent_rows(run):
-    found = json.loads(run("gemstones", "--method", "pairs,cluster,profile,wald", "--json"))
+    found = json.loads(run("gemstones", "--method", "pairs,cluster,profile,wald", "--json", status=3))
     assert (found["suits"], found["by"]) == ("cluster", "run")
     assert found["default"] is None  # a third of the replicates have L0 at its bound
     assert set(found["withheld"]) == {"profile", "wald"}
@@ -135,7 +135,7 @@ def test_gemstones_shows_the_naive_interval_beside_and_withholds_what_needs_inde
 
 
 def test_the_share_at_the_bound_and_the_one_sided_limit_are_stated(run):
-    text = run("gemstones", "--objective", "log-huber:1e-3", "--method", "cluster", "--resamples", "200")
+    text = run("gemstones", "--objective", "log-huber:1e-3", "--method", "cluster", "--resamples", "200", status=3)
     assert "of the replicates have L0 at its bound" in text
     assert "(one-sided)" in text
 
