@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scalefit.errors import OptionError
 
-__all__ = ["refuse_to_overwrite", "write_atomically"]
+__all__ = ["make_folder", "refuse_to_overwrite", "write_atomically"]
 
 
 def refuse_to_overwrite(overwrite: bool, *paths: str | Path | None) -> None:
@@ -31,6 +31,24 @@ def refuse_to_overwrite(overwrite: bool, *paths: str | Path | None) -> None:
             raise OptionError(f"{path}: the folder {path.parent} does not exist; make it first, or name another")
         if path.exists() and not overwrite:
             raise OptionError(f"{path} exists; choose another name or overwrite it with --force")
+
+
+def make_folder(path: str | Path) -> Path:
+    """Make a folder for several files where there is none; the one that it stands in must exist.
+
+    Raises
+    ------
+    OptionError
+        If it is a file, or cannot be made.
+    """
+    path = Path(path)
+    try:
+        path.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        raise OptionError(f"{path}: the folder {path.parent} does not exist; make it first, or name another") from None
+    except OSError as error:
+        raise OptionError(f"the folder {path} cannot be made: {error.strerror}; name another folder") from None
+    return path
 
 
 def write_atomically(path: str | Path, content: str | bytes | Callable[[Path], object]) -> Path:

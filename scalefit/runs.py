@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.expressions import did_you_mean, evaluate_condition, reference
+from scalefit.files import write_atomically
 from scalefit.ingest.duplicates import counted_once
 from scalefit.ingest.grid import Dropped, FloatArray, IntArray, frozen
 from scalefit.ingest.options import ReadOptions
@@ -287,8 +288,8 @@ class Runs:
 
     def to_csv(self, path: str | Path) -> None:
         """Write the tidy CSV, which reads back to the same numbers bit for bit."""
-        Path(path).write_text(write_csv(self.table), encoding="utf-8", newline="")
+        write_atomically(path, write_csv(self.table))
 
     def to_json(self, path: str | Path) -> None:
         """Write the tidy JSON document, which reads back to the same numbers bit for bit."""
-        Path(path).write_text(write_json(self.table), encoding="utf-8", newline="")
+        write_atomically(path, write_json(self.table))

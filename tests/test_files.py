@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import scalefit.files
 from scalefit.errors import OptionError
-from scalefit.files import refuse_to_overwrite, write_atomically
+from scalefit.files import make_folder, refuse_to_overwrite, write_atomically
 
 LIMITED = """
 import resource, sys
@@ -26,6 +28,37 @@ try:
     write_atomically(sys.argv[1], big if form == "text" else lambda new: new.write_text(big))
 except OSError as error:
     print(error.filename, error.strerror)
+"""
+
+EVERY_OUTPUT = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+import scalefit as sf
+from scalefit.plots.fit import fit_figure, save_figure, save_figures
+fit = sf.fit(sf.load_dataset("chinchilla"), n_starts=2)
+draws = sf.bootstrap(fit, n_resamples=100, seed=0)
+figure = fit_figure(fit)
+outputs = {
+    "fit.json": lambda path: sf.save_fit(fit, path, overwrite=True),
+    "runs.csv": fit.runs.to_csv,
+    "runs.json": fit.runs.to_json,
+    "draws.npz": draws.save,
+    "fit.png": lambda path: save_figure(figure, path, overwrite=True),
+    "fit.pdf": lambda path: save_figure(figure, path, overwrite=True),
+    "fit.svg": lambda path: save_figure(figure, path, overwrite=True),
+    "folder/one.png": lambda path: save_figures(path.parent, {"one": figure}),
+}
+for name, write in outputs.items():
+    write(Path(name))
+before = {name: Path(name).read_bytes() for name in outputs}
+resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
+for name, write in outputs.items():
+    try:
+        write(Path(name))
+    except OSError as error:
+        print(name, error.filename == name, Path(name).read_bytes() == before[name])
+print(sorted(str(path) for path in Path(".").rglob("*") if path.is_file()) == sorted(outputs))
 """
 
 REWRITING = """
@@ -122,3 +155,36 @@ def test_what_cannot_be_written_is_refused_before_work_starts(tmp_path: Path) ->
         refuse_to_overwrite(True, tmp_path / "gone" / "new")
     with pytest.raises(OSError, match="gone"):
         write_atomically(tmp_path / "gone" / "new", "")
+    assert make_folder(make_folder(tmp_path / "folder")).is_dir()
+    with pytest.raises(OptionError, match="gone does not exist"):
+        make_folder(tmp_path / "gone" / "new")
+    with pytest.raises(OptionError, match="cannot be made"):
+        make_folder(tmp_path / "old")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a limit on the size of files")
+def test_every_output_survives_a_full_disk(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", EVERY_OUTPUT], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 9, lines
+    assert {line.split(" ", 1)[1] for line in lines[:-1]} == {"True True"}, lines
+    assert lines[-1] == "True"  # nothing half written stands beside them
+
+
+def test_nothing_writes_past_the_one_writer() -> None:
+    """Plain writes would tear an old file on a kill; in the library all go through `write_atomically`."""
+    package = Path(scalefit.files.__file__).parent
+    plain = re.compile(
+        r"\.write_(text|bytes)\(|open\([^)]*[\"'][wax]b?[\"']|\.savefig\((?!content,)|np\.save\w*\((?!content,)"
+    )
+    found = {
+        f"{path.relative_to(package)}: {line.strip()}"
+        for path in package.rglob("*.py")
+        if path.name != "files.py"
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if plain.search(line)
+    }
+    # np.savez( stands alone where its arguments take several lines: the first of them is the buffer
+    assert found <= {"uncertainty/posterior/chains.py: np.savez("}

@@ -99,9 +99,10 @@ def test_a_damaged_fit_is_one_sentence(chin203_fit: Fit, tmp_path: Path, key: st
         load_fit(path)
 
 
-def test_folders_are_made(chin203_fit: Fit, tmp_path: Path) -> None:
-    save_fit(chin203_fit, tmp_path / "new" / "fit.json")
-    assert load_fit(tmp_path / "new" / "fit.json").params == chin203_fit.params
+def test_a_missing_folder_is_an_error_not_a_typing_error_made_true(chin203_fit: Fit, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="new does not exist; make it first"):
+        save_fit(chin203_fit, tmp_path / "new" / "fit.json")
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_document_without_rows_says_so(chin203_fit: Fit, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def norms(
     the figure of a folder again, without torch. Ends with status 3 if a run diverged.
     """
     from scalefit.experiments.norms import NormTables, describe, summarise
+    from scalefit.plots.fit import save_figures
     from scalefit.plots.norms import plot_variance_against_depth
 
     if action == "list":
@@ -40,8 +41,7 @@ def norms(
     if action != "plot":
         _run(action, path, workers)
     tables = NormTables.from_folder(path)
-    figure = path / "norm_experiment.png"
-    plot_variance_against_depth(tables).savefig(figure, dpi=150)
+    (figure,) = save_figures(path, {"norm_experiment": plot_variance_against_depth(tables)})
     summary = summarise(tables)
     typer.echo(f"{figure} written", err=True)
     typer.echo(json.dumps(summary.to_dict(), allow_nan=False) if as_json else describe(summary))

@@ -182,11 +182,9 @@ def _answer(findings: _Findings, as_json: bool) -> None:
 
 
 def _plot(folder: str, findings: _Findings, output: Path | None) -> None:
+    from scalefit.plots.fit import save_figures
     from scalefit.plots.toy import sweep_figures
 
     target = output or (Path(folder) if Path(folder).is_dir() else Path.cwd())
-    target.mkdir(parents=True, exist_ok=True)
-    for name, figure in sweep_figures(findings.table, findings.exponents).items():
-        path = target / f"{name}.png"
-        figure.savefig(path, dpi=150)
+    for path in save_figures(target, sweep_figures(findings.table, findings.exponents)):
         sys.stderr.write(f"{path} written\n")

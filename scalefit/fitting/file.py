@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from scalefit import __version__
-from scalefit.errors import DataError, OptionError, ScalefitWarning
+from scalefit.errors import DataError, ScalefitWarning
+from scalefit.files import refuse_to_overwrite, write_atomically
 from scalefit.fitting.covariance import AUTO
 from scalefit.fitting.fit import Certificate, Fit, FitStatus
 from scalefit.fitting.objective import Objective
@@ -98,13 +99,10 @@ def save_fit(fit: Fit, path: str | Path, overwrite: bool = False) -> None:
     Raises
     ------
     OptionError
-        If the file exists and `overwrite` is false.
+        If the file exists and `overwrite` is false, or its folder does not exist.
     """
-    path = Path(path)
-    if path.exists() and not overwrite:
-        raise OptionError(f"{path} exists; choose another name or overwrite it with --force")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json_text(fit_document(fit, rows=True), indent=None), encoding="utf-8")
+    refuse_to_overwrite(overwrite, path)
+    write_atomically(path, json_text(fit_document(fit, rows=True), indent=None))
 
 
 def is_fit_file(path: str | Path) -> bool:

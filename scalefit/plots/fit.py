@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
+from scalefit.files import make_folder, refuse_to_overwrite, write_atomically
 from scalefit.fitting.fit import Fit
 from scalefit.identifiability import Verdict
 from scalefit.laws.terms import PowerTerm, power_term
@@ -75,23 +78,28 @@ def require_image(path: Path) -> None:
         raise OptionError(f"{path} has no image suffix; end it with .png, .pdf or .svg")
 
 
-def save_figure(figure: Figure, path: str | Path, overwrite: bool = False) -> Path:
-    """Write a figure in the format of the file's suffix (png, pdf, svg).
+def save_figure(figure: Figure, path: str | Path, overwrite: bool = False, dpi: int = 150) -> Path:
+    """Write a figure in the format of the file's suffix (png, pdf, svg); the same figure is the same bytes.
 
     Raises
     ------
     OptionError
-        If the file exists and `overwrite` is false, or the suffix is no image format.
+        If the file exists and `overwrite` is false, its folder does not, or the suffix is no image format.
     """
     path = Path(path)
     require_image(path)
-    if path.exists() and not overwrite:
-        raise OptionError(f"{path} exists; choose another name or overwrite it with --force")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    suffix = path.suffix.lower()
-    metadata = {"CreationDate": None} if suffix == ".pdf" else {"Date": None} if suffix == ".svg" else {}
-    figure.savefig(path, dpi=150, metadata=metadata)
-    return path
+    refuse_to_overwrite(overwrite, path)
+    form = path.suffix.lower()[1:]
+    changing = {"pdf": "CreationDate", "svg": "Date", "png": "Software"}[form]
+    content = io.BytesIO()  # a backend that meets a full disk in the middle fails with errors of its own
+    figure.savefig(content, format=form, dpi=dpi, metadata={changing: None})
+    return write_atomically(path, content.getvalue())
+
+
+def save_figures(folder: str | Path, figures: Mapping[str, Figure], dpi: int = 150) -> list[Path]:
+    """Write figures as PNG into a folder, in place of those of the same names, and return their paths."""
+    folder = make_folder(folder)
+    return [save_figure(figure, folder / f"{name}.png", True, dpi) for name, figure in figures.items()]
 
 
 def _draw_term(axis: Axes, fit: Fit, factor: PowerTerm, relative: Array) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scalefit.errors import OptionError
+from scalefit.plots.fit import save_figures
 from scalefit.theory.checks import BoundSetting, Sampling
 from scalefit.theory.limits import PUBLIC_SETTINGS, Criterion, critical_ratio, depth_limit, second_site_tolerance
 from scalefit.theory.moments import tanh_second_moment
@@ -40,7 +40,7 @@ def save_theory_figures(folder: Path, setting: BoundSetting, sampling: Sampling)
     Raises
     ------
     OptionError
-        The folder cannot be made or written to.
+        The folder cannot be made.
     """
     figures = {
         "variance-against-depth": growth_figure(setting, sampling),
@@ -49,14 +49,7 @@ def save_theory_figures(folder: Path, setting: BoundSetting, sampling: Sampling)
         "attention-ratio": attention_figure(sampling),
         "second-site": second_site_figure(setting, sampling),
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, figure in figures.items():
-            # without the version of matplotlib the same figure is the same bytes
-            figure.savefig(folder / f"{name}.png", dpi=130, metadata={"Software": None})
-    except OSError as error:
-        raise OptionError(f"figures cannot be written to {folder}: {error.strerror}; name another folder") from error
-    return [folder / f"{name}.png" for name in figures]
+    return save_figures(folder, figures, dpi=130)
 
 
 def growth_figure(setting: BoundSetting, sampling: Sampling) -> Figure:

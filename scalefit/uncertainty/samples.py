@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from scalefit.errors import DataError, MissingExtraError, OptionError, ScalefitWarning
+from scalefit.files import write_atomically
 from scalefit.laws.law import Law
 from scalefit.laws.terms import Columns, PowerTerm
 from scalefit.numbers import json_text
@@ -231,8 +233,9 @@ class Samples:
             "diagnostics": self.diagnostics,
             "warnings": self.warnings,
         }
-        with Path(path).open("wb") as file:
-            np.savez(file, draws=self.draws, header=np.array(json_text(header, indent=None, exact=True)))
+        content = io.BytesIO()
+        np.savez(content, draws=self.draws, header=np.array(json_text(header, indent=None, exact=True)))
+        write_atomically(path, content.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> Samples:

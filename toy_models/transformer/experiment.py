@@ -13,6 +13,7 @@ import torch
 
 from scalefit.errors import DataError
 from scalefit.execute import available_cores, open_executor
+from scalefit.files import write_atomically
 from toy_models.transformer.config import ExperimentConfig
 from toy_models.transformer.monitor import ResidualStatistics
 from toy_models.transformer.text import load_text
@@ -184,9 +185,8 @@ def _layer_rows(stage: str, statistics: ResidualStatistics) -> pd.DataFrame:
 def _write(folder: Path, tables: ExperimentTables) -> None:
     """Replace every file at once, the one that says what is finished last."""
     for name in ("layers", "timings", "runs"):
-        temporary = folder / f".{FILES[name]}"
-        getattr(tables, name).to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-        temporary.replace(folder / FILES[name])
+        text = getattr(tables, name).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        write_atomically(folder / FILES[name], text)
 
 
 def _claim(folder: Path, config: ExperimentConfig) -> None:
@@ -194,6 +194,6 @@ def _claim(folder: Path, config: ExperimentConfig) -> None:
     text = json.dumps(asdict(config), indent=1) + "\n"
     path = folder / CONFIG
     if not path.exists():
-        path.write_text(text)
+        write_atomically(path, text)
     elif path.read_text() != text:
         raise DataError(f"{folder} holds the results of another configuration (see {path}); choose another folder")

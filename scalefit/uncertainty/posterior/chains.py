@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import io
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import DataError, OptionError
+from scalefit.files import write_atomically
 
 if TYPE_CHECKING:
     from scalefit.uncertainty.posterior.conditional import Conditional
@@ -89,26 +90,22 @@ def fingerprint(conditional: Conditional, *settings: int) -> str:
 
 
 def save_chains(path: Path, chains: list[Chain], digest: str) -> None:
-    """Write all chains to a new file and put it in the place of the old one in one move."""
+    """Write all chains, in place of the old ones at once."""
     # Ensembles advance together, so that all are equally long and one array holds them.
     parts = list(zip(*(chain.random_state for chain in chains), strict=True))
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            np.savez(
-                file,
-                fingerprint=np.array(digest),
-                coords=np.stack([chain.coords for chain in chains]),
-                log_prob=np.stack([chain.log_prob for chain in chains]),
-                accepted=np.stack([chain.accepted for chain in chains]),
-                generators=np.array(parts[0]),
-                keys=np.stack(parts[1]),
-                positions=np.array(parts[2:4]),
-                gausses=np.array(parts[4]),
-            )
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    content = io.BytesIO()
+    np.savez(
+        content,
+        fingerprint=np.array(digest),
+        coords=np.stack([chain.coords for chain in chains]),
+        log_prob=np.stack([chain.log_prob for chain in chains]),
+        accepted=np.stack([chain.accepted for chain in chains]),
+        generators=np.array(parts[0]),
+        keys=np.stack(parts[1]),
+        positions=np.array(parts[2:4]),
+        gausses=np.array(parts[4]),
+    )
+    write_atomically(path, content.getvalue())
 
 
 def load_chains(path: Path, digest: str) -> list[Chain]:
