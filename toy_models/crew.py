@@ -91,7 +91,7 @@ def run_crew(
     ----------
     member : callable
         At the top of a module; works through the folder, see `toy_models.jobs.work_through`, until a `StopSign` of
-        `sign` says no; returns whether nothing is left.
+        `sign` says no, calling its optional argument `tick` now and then; returns whether nothing is left.
     arguments : tuple
         Picklable.
     folder : Path
@@ -123,7 +123,9 @@ def run_crew(
                     head.pool = pool
                     left = sum(job.state in (JobState.OPEN, JobState.HELD) for job in jobs)
                     n = 1 if isinstance(pool, SerialExecutor) else min(workers or available_cores(), left)
-                    futures = [pool.submit(member, *arguments, str(head.sign)) for _ in range(n)]
+                    # here the member itself says how far it is; others are watched
+                    told = {"tick": tick} if isinstance(pool, SerialExecutor) else {}
+                    futures = [pool.submit(member, *arguments, str(head.sign), **told) for _ in range(n)]
                     return _follow(futures, head, jobs, tick)
             except BrokenExecutor:
                 if executor is not None or head.asked:

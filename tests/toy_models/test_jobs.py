@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -113,7 +114,7 @@ def test_the_job_of_a_killed_process_is_open_at_once_and_counts_unless_it_got_on
     assert f"its process {process.pid} on" in job.error
 
 
-def member(folder: str, what: str, sign: str) -> bool:
+def member(folder: str, what: str, sign: str, tick: Callable[[], None] = lambda: None) -> bool:
     """Work through ten jobs; the fourth does `what`."""
     jobs, stop = jobs_of(Path(folder), 10, lease=2.0), StopSign(sign)
 
@@ -126,7 +127,7 @@ def member(folder: str, what: str, sign: str) -> bool:
             rows.write(f"{index}\n")
         return True
 
-    return work_through(jobs, run, stop=stop)
+    return work_through(jobs, run, tick=tick, stop=stop)
 
 
 @pytest.mark.slow

@@ -148,13 +148,16 @@ def run_sweep(
     return SweepResult(folder, results, history, finished, failed, count_diverged(results), watch.seconds)
 
 
-def run_packs(folder: str, checkpoint_steps: int | None, lease: float, sign: str) -> bool:
+def run_packs(
+    folder: str, checkpoint_steps: int | None, lease: float, sign: str, tick: Callable[[], None] = lambda: None
+) -> bool:
     """Work through the packs of a folder until none is left or the sign says stop; one member of a crew."""
     config, stop = load_config(folder), StopSign(sign)
     packs = [PackFolder(Path(folder), pack, lease) for pack in config.packs()]
     return work_through(
         packs,
         lambda index, claim: run_pack(config, packs[index], claim, checkpoint_steps=checkpoint_steps, stop=stop),
+        tick=tick,
         stop=stop,
     )
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from scalefit.errors import OptionError
 from toy_models.transformer.build import NORMS, NormConfig
@@ -58,6 +61,26 @@ class ExperimentConfig:
         for name, allowed in (("device", ("cpu", "cuda")), ("precision", ("float32", "bfloat16"))):
             if getattr(self, name) not in allowed:
                 raise OptionError(f"{name} is {getattr(self, name)!r} and must be {' or '.join(allowed)}")
+
+    @classmethod
+    def from_file(cls, path: Path) -> ExperimentConfig:
+        """Read the configuration that an experiment's folder holds.
+
+        Raises
+        ------
+        OptionError
+            There is none, it is no JSON, or a field or value is not allowed.
+        """
+        if not path.is_file():
+            raise OptionError(f"{path.parent} holds no experiment ({path.name} is missing); start one with a preset")
+        try:
+            content = json.loads(path.read_bytes())
+            norm = NormConfig(**content["model"].pop("norm"))
+            model = ModelConfig(norm=norm, **content.pop("model"))
+            lists: dict[str, Any] = {name: tuple(content.pop(name)) for name in ("norms", "seeds")}
+            return cls(model=model, **lists, **content)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise OptionError(f"{path} is no configuration of an experiment: {error}; restore it") from None
 
     def describe(self) -> str:
         """Say in one line what is run and on what."""

@@ -1,10 +1,14 @@
-"""Train every norm with every seed, and keep what was measured as tidy tables that grow run by run."""
+"""Train every norm with every seed, and keep what was measured as tidy tables that grow run by run.
+
+The folder is the queue of its runs: ``runs/`` holds a job folder for each, see `toy_models.jobs`.
+"""
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, as_completed, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -12,12 +16,14 @@ import pandas as pd
 import torch
 
 from scalefit.errors import DataError
-from scalefit.execute import available_cores, open_executor
 from scalefit.files import write_atomically
+from scalefit.numbers import json_text
+from toy_models.crew import StopSign, run_crew
+from toy_models.jobs import LEASE_SECONDS, Claim, JobFolder, JobState, work_through
 from toy_models.transformer.config import ExperimentConfig
 from toy_models.transformer.monitor import ResidualStatistics
 from toy_models.transformer.text import load_text
-from toy_models.transformer.training import RunResult, require_device, train_run
+from toy_models.transformer.training import Keeper, RunResult, require_device, train_run
 
 __all__ = ["ExperimentTables", "load_tables", "run_experiment"]
 
@@ -46,14 +52,35 @@ class ExperimentTables:
     timings: pd.DataFrame
 
 
+class RunFolder(JobFolder):
+    """The folder of one run.
+
+    Attributes
+    ----------
+    norm, seed : str, int
+    tables : Path
+        Its rows of all tables, as JSON of CSV texts.
+    checkpoint : Path
+        The last saved state of its training.
+    """
+
+    def __init__(self, folder: Path, norm: str, seed: int, lease: float = LEASE_SECONDS) -> None:
+        super().__init__(folder / "runs" / f"{norm}-s{seed}", lease)
+        self.norm, self.seed = norm, seed
+        self.tables, self.checkpoint = self.path / "tables.json", self.path / "checkpoint.pt"
+
+
 def run_experiment(
     config: ExperimentConfig,
     folder: Path,
     *,
     workers: int | None = None,
+    executor: Executor | None = None,
+    retry: bool = True,
+    lease: float = LEASE_SECONDS,
     progress: Callable[[str], None] = lambda _line: None,
 ) -> ExperimentTables:
-    """Run what the folder does not hold yet; every finished run is on disk before the next is waited for.
+    """Run what the folder does not hold yet, beside any number of other processes that do the same.
 
     The tables, timings apart, do not depend on the number of workers, nor on interruptions.
 
@@ -65,8 +92,14 @@ def run_experiment(
         Made if missing; holds the tables and the configuration they belong to.
     workers : int, optional
         Single-thread processes, one a core by default; 0 runs in this process, as a CUDA device always does.
+    executor : Executor, optional
+        Any executor whose workers see the folder under the same path; `workers` is the number of jobs it gets.
+    retry : bool
+        Give runs that failed before their attempts again.
+    lease : float
+        Seconds after which a run is taken from a worker that does not answer.
     progress : callable
-        Is told one line for each finished run.
+        Is told one line for each finished run, and for each that was given up.
 
     Raises
     ------
@@ -74,30 +107,98 @@ def run_experiment(
         If the folder holds another configuration's tables.
     OptionError
         If the configuration's device is not there.
+    KeyboardInterrupt
+        If it was interrupted; every run is saved.
     """
     require_device(config)
+    folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    _claim(folder, config)
-    tables = load_tables(folder)
-    done = set(zip(tables.runs["norm"], tables.runs["seed"], strict=True))
-    wanted = [(norm, seed) for seed in config.seeds for norm in config.norms if (norm, seed) not in done]
+    _prepare(folder, config)
+    runs = _run_folders(config, folder, lease)
+    if retry:
+        for run in runs:
+            run.forget_failures()
+    told = set(zip(*(load_tables(folder).runs[key] for key in KEYS), strict=True))
+    total = len(config.norms) * len(config.seeds)
+
+    def tell() -> None:
+        if all(not run.is_done or (run.norm, run.seed) in told for run in runs):
+            return
+        tables = merge_tables(config, folder, runs)
+        for row in tables.runs.to_dict("records"):
+            if (key := (row["norm"], row["seed"])) not in told:
+                told.add(key)
+                loss = f"held-out loss {row['held_out_loss']:.3f}"
+                progress(f"{len(told)}/{total} {row['norm']} seed {row['seed']}: {row['status']}, {loss}")
+
     if config.device == "cuda":
         workers = 0
-    for result in _results(config, wanted, available_cores() if workers is None else workers):
-        tables = _extend(tables, config, result)
-        _write(folder, tables)
-        count = f"{len(tables.runs)}/{len(config.norms) * len(config.seeds)}"
-        loss = f"held-out loss {result.held_out_loss:.3f}"
-        progress(f"{count} {result.norm} seed {result.seed}: {result.status}, {loss}")
+    arguments = (config, str(folder), lease)
+    try:
+        finished = run_crew(run_runs, arguments, folder, runs, workers=workers, executor=executor, tick=tell)
+    finally:
+        tell()
+    for run in runs:
+        if run.state is JobState.FAILED:
+            progress(f"{run.norm} seed {run.seed} was given up: {run.error}; the same command tries it again")
+    if not finished:
+        raise KeyboardInterrupt
     return load_tables(folder)
 
 
-def run_job(config: ExperimentConfig, norm: str, seed: int) -> RunResult:
-    """Run one training run in a worker, on one thread where the processor does the work."""
+def _run_folders(config: ExperimentConfig, folder: Path, lease: float) -> list[RunFolder]:
+    """The runs that the tables do not hold already, from version 0.1 or from this one."""
+    done = set(zip(*(load_tables(folder).runs[key] for key in KEYS), strict=True))
+    pairs = [(norm, seed) for seed in config.seeds for norm in config.norms]
+    return [RunFolder(folder, norm, seed, lease) for norm, seed in pairs if (norm, seed) not in done]
+
+
+def run_runs(
+    config: ExperimentConfig, folder: str, lease: float, sign: str, tick: Callable[[], None] = lambda: None
+) -> bool:
+    """Work through the runs of a folder until none is left or the sign says stop; one member of a crew."""
+    stop, runs = StopSign(sign), _run_folders(config, Path(folder), lease)
+
+    def run(index: int, claim: Claim) -> bool:
+        files = runs[index]
+        keeper = Keeper(files.checkpoint, alive=claim.renew, saved=claim.progressed, stop=stop)
+        result = run_job(config, files.norm, files.seed, keeper)
+        if result is None:
+            return False
+        rows = {name: _csv(frame) for name, frame in _rows(config, result).items()}
+        write_atomically(files.tables, json_text(rows))
+        files.checkpoint.unlink(missing_ok=True)
+        return True
+
+    return work_through(runs, run, tick=tick, stop=stop)
+
+
+def run_job(config: ExperimentConfig, norm: str, seed: int, keeper: Keeper) -> RunResult | None:
+    """Run one training run, on one thread where the processor does the work."""
     torch.set_flush_denormal(True)
     if config.device == "cpu":
         torch.set_num_threads(1)
-    return train_run(config, load_text(), norm, seed)
+    return train_run(config, load_text(), norm, seed, keeper=keeper)
+
+
+def merge_tables(config: ExperimentConfig, folder: Path, runs: Sequence[RunFolder]) -> ExperimentTables:
+    """Add the rows of the runs that are done to the tables, whoever did them, in the configuration's order."""
+    order = {norm: place for place, norm in enumerate(config.norms)}
+    while True:
+        done, tables = [run for run in runs if run.is_done], load_tables(folder)
+        known = set(zip(*(tables.runs[key] for key in KEYS), strict=True))
+        texts = [json.loads(run.tables.read_bytes()) for run in done if (run.norm, run.seed) not in known]
+        merged = {}
+        # what says that a run is finished is written last
+        for name in ("layers", "timings", "runs"):
+            parts = [getattr(tables, name), *(pd.read_csv(io.StringIO(text[name])) for text in texts)]
+            merged[name] = pd.concat([part for part in parts if len(part)], ignore_index=True).sort_values(
+                KEYS, key=lambda column: column.map(order) if column.name == "norm" else column, kind="stable"
+            )
+            write_atomically(folder / FILES[name], _csv(merged[name]))
+        # Another process may have written more rows just before: who writes last looks again.
+        if sum(run.is_done for run in runs) == len(done):
+            return ExperimentTables(**merged)
 
 
 def load_tables(folder: Path) -> ExperimentTables:
@@ -115,27 +216,9 @@ def load_tables(folder: Path) -> ExperimentTables:
     )
 
 
-def _results(config: ExperimentConfig, wanted: list[tuple[str, int]], workers: int) -> Iterator[RunResult]:
-    """Yield results as they come; an interruption stops the running jobs and gives up the others."""
-    with open_executor(workers) as executor:
-        running: set[Future[RunResult]] = set()
-        try:
-            for norm, seed in wanted:
-                # No more jobs than workers are handed over, so that a serial executor yields in between too.
-                running.add(executor.submit(run_job, config, norm, seed))
-                if len(running) >= max(1, workers):
-                    done, running = wait(running, return_when=FIRST_COMPLETED)
-                    yield from (future.result() for future in done)
-            yield from (future.result() for future in as_completed(running))
-        except BaseException:
-            executor.request_stop()
-            raise
-
-
-def _extend(tables: ExperimentTables, config: ExperimentConfig, result: RunResult) -> ExperimentTables:
-    """Add the rows of one run, in the order that the configuration gives."""
+def _rows(config: ExperimentConfig, result: RunResult) -> dict[str, pd.DataFrame]:
+    """The rows of one run, by table."""
     stages = {"start": result.start, "trained": result.trained}
-    layers = pd.concat([_layer_rows(stage, stats) for stage, stats in stages.items() if stats is not None])
     sizes = {name: value for name, value in asdict(config.model).items() if name not in ("norm", "tied")}
     text = load_text()
     run = {
@@ -155,21 +238,19 @@ def _extend(tables: ExperimentTables, config: ExperimentConfig, result: RunResul
         "train_tokens_per_second": result.train_rate,
         "generate_tokens_per_second": result.generate_rate,
     }
+    frames = {
+        "layers": pd.concat([_layer_rows(stage, stats) for stage, stats in stages.items() if stats is not None]),
+        "runs": pd.DataFrame([run]),
+        "timings": pd.DataFrame([timing]),
+    }
+    for frame in frames.values():
+        frame.insert(0, "norm", result.norm)
+        frame.insert(1, "seed", result.seed)
+    return frames
 
-    def add(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
-        new.insert(0, "norm", result.norm)
-        new.insert(1, "seed", result.seed)
-        both = pd.concat([old, new], ignore_index=True) if len(old) else new
-        order = {norm: place for place, norm in enumerate(config.norms)}
-        return both.sort_values(
-            KEYS, key=lambda column: column.map(order) if column.name == "norm" else column, kind="stable"
-        ).reset_index(drop=True)
 
-    return ExperimentTables(
-        layers=add(tables.layers, layers),
-        runs=add(tables.runs, pd.DataFrame([run])),
-        timings=add(tables.timings, pd.DataFrame([timing])),
-    )
+def _csv(frame: pd.DataFrame) -> str:
+    return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 def _layer_rows(stage: str, statistics: ResidualStatistics) -> pd.DataFrame:
@@ -182,14 +263,7 @@ def _layer_rows(stage: str, statistics: ResidualStatistics) -> pd.DataFrame:
     return frame
 
 
-def _write(folder: Path, tables: ExperimentTables) -> None:
-    """Replace every file at once, the one that says what is finished last."""
-    for name in ("layers", "timings", "runs"):
-        text = getattr(tables, name).to_csv(index=False, float_format="%.6g", lineterminator="\n")
-        write_atomically(folder / FILES[name], text)
-
-
-def _claim(folder: Path, config: ExperimentConfig) -> None:
+def _prepare(folder: Path, config: ExperimentConfig) -> None:
     """Write the configuration, or check that the folder's is the same."""
     text = json.dumps(asdict(config), indent=1) + "\n"
     path = folder / CONFIG

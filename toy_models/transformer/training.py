@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,16 +17,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scalefit.errors import OptionError
-from scalefit.execute import stop_requested
+from scalefit.files import write_atomically
 from toy_models.transformer.config import ExperimentConfig
 from toy_models.transformer.model import Transformer
 from toy_models.transformer.monitor import ResidualMonitor, ResidualStatistics
 from toy_models.transformer.text import ByteText
 
-__all__ = ["RunResult", "require_device", "train_run"]
+__all__ = ["Keeper", "RunResult", "require_device", "train_run"]
 
 MEASURED_BATCH = 16
 """Held-out sequences on which the stream is measured: the same for every norm and seed."""
+
+
+SAVE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -60,17 +66,41 @@ class RunResult:
     generate_rate: float
 
 
-def train_run(config: ExperimentConfig, text: ByteText, norm: str, seed: int) -> RunResult:
+def train_run(
+    config: ExperimentConfig,
+    text: ByteText,
+    norm: str,
+    seed: int,
+    *,
+    keeper: Keeper | None = None,
+) -> RunResult | None:
     """Train one model and measure it.
 
     The initial weights and the batches depend on the seed alone, so that norms are compared in pairs.
+
+    Parameters
+    ----------
+    config : ExperimentConfig
+    text : ByteText
+    norm, seed : str, int
+        Of the run.
+    keeper : Keeper, optional
+        Keeps the state of the run, to the bit, and says when to stop.
+
+    Returns
+    -------
+    RunResult or None
+        None if the run was stopped and its state saved.
     """
+    keeper = keeper or Keeper()
     device = require_device(config)
     sizes = replace(config.model, norm=replace(config.model.norm, name=norm))
     model = Transformer(sizes, seed=seed).to(device)
     held_out = _sample(text.held_out, MEASURED_BATCH, sizes.sequence_length, np.random.default_rng(0)).to(device)
     start = _measure(model, held_out, config)
-    losses, seconds = _optimise(model, config, text, seed)
+    losses, seconds, stopped = _optimise(model, config, text, seed, keeper)
+    if stopped:
+        return None
     status = "trained" if math.isfinite(losses[-1]) else "diverged"
     loss, held_out_loss, trained = math.nan, math.nan, None
     if status == "trained":
@@ -101,8 +131,59 @@ def learning_rate(config: ExperimentConfig, step: int) -> float:
     return config.learning_rate * (0.55 + 0.45 * math.cos(math.pi * share))
 
 
-def _optimise(model: Transformer, config: ExperimentConfig, text: ByteText, seed: int) -> tuple[list[float], float]:
-    """Train in place; return the loss of every step and the seconds after the first step.
+class Keeper:
+    """Keeps the state of a run in a file, often enough that little is lost, seldom enough that it costs little.
+
+    Parameters
+    ----------
+    path : Path, optional
+        None keeps nothing.
+    alive : callable
+        Called at every step, to say that the work goes on.
+    saved : callable
+        Called after every save.
+    stop : callable
+        Asked at every step whether to save and return.
+    """
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        alive: Callable[[], None] = lambda: None,
+        saved: Callable[[], None] = lambda: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.path, self.alive, self.saved, self.stop = path, alive, saved, stop
+        self._last, self._cost = time.monotonic(), 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether ten seconds of work, and twenty times the cost of saving it, have passed."""
+        return self.path is not None and time.monotonic() - self._last > max(SAVE_SECONDS, 20 * self._cost)
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Write the state whole or not at all."""
+        if self.path is None:
+            return
+        begun = time.monotonic()
+        write_atomically(self.path, lambda path: torch.save(state, path))
+        self._last = time.monotonic()
+        self._cost = self._last - begun
+        self.saved()
+
+    def load(self, device: torch.device) -> dict[str, Any] | None:
+        """Return the last state, if there is one."""
+        if self.path is None or not self.path.exists():
+            return None
+        state: dict[str, Any] = torch.load(self.path, map_location=device, weights_only=True)
+        return state
+
+
+def _optimise(
+    model: Transformer, config: ExperimentConfig, text: ByteText, seed: int, keeper: Keeper
+) -> tuple[list[float], float, bool]:
+    """Train in place; return the loss of every step, the seconds after the first step, and whether it was stopped.
 
     The first step is left out of the time (and counted back in pro rata), since it compiles.
     """
@@ -117,10 +198,26 @@ def _optimise(model: Transformer, config: ExperimentConfig, text: ByteText, seed
     )
     model.train()
     losses: list[Tensor] = []
+    before = 0.0
+    if (state := keeper.load(device)) is not None:
+        model.load_state_dict(state["model"])
+        optimiser.load_state_dict(state["optimiser"])
+        losses, before = list(state["losses"]), state["seconds"]
+    first = len(losses)
     begun = time.perf_counter()
-    for step, tokens in enumerate(_batches(config, text, seed)):
-        if stop_requested():
-            raise InterruptedError(f"asked to stop at step {step}")
+
+    def save() -> None:
+        told = {"losses": torch.stack(losses) if losses else torch.empty(0)}
+        seconds = before + time.perf_counter() - begun
+        keeper.save({"model": model.state_dict(), "optimiser": optimiser.state_dict(), "seconds": seconds, **told})
+
+    for step, tokens in islice(enumerate(_batches(config, text, seed)), first, None):
+        keeper.alive()
+        if keeper.stop():
+            save()
+            return [], 0.0, True
+        if keeper.is_due:
+            save()
         for group in optimiser.param_groups:
             group["lr"] = learning_rate(config, step)
         with _precision(config):
@@ -133,12 +230,12 @@ def _optimise(model: Transformer, config: ExperimentConfig, text: ByteText, seed
         # Looking at the loss waits for the device, so it is looked at only now and then.
         if step % 20 == 0 and not math.isfinite(float(losses[-1])):
             break
-        if step == 0:
-            float(losses[0])
+        if step == first:
+            float(losses[-1])
             begun = time.perf_counter()
     values = [float(loss) for loss in losses]
-    seconds = time.perf_counter() - begun
-    return values, seconds * len(values) / max(1, len(values) - 1)
+    seconds = before + time.perf_counter() - begun
+    return values, seconds * len(values) / max(1, len(values) - 1), False
 
 
 def _batches(config: ExperimentConfig, text: ByteText, seed: int) -> Iterator[Tensor]:

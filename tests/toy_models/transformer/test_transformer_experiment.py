@@ -14,7 +14,7 @@ from scalefit.errors import DataError, OptionError
 from toy_models.transformer import NORMS, ModelConfig, experiment, text
 from toy_models.transformer.config import PRESETS, ExperimentConfig
 from toy_models.transformer.experiment import FILES, load_tables, run_experiment
-from toy_models.transformer.training import learning_rate, train_run
+from toy_models.transformer.training import Keeper, learning_rate, train_run
 
 TINY = replace(
     PRESETS["smoke"],
@@ -60,10 +60,10 @@ def test_tables_are_the_same_bytes_twice_and_after_an_interruption(
     assert contents(tmp_path / "whole") == contents(tmp_path / "again")
     job = experiment.run_job
 
-    def interrupted(config: ExperimentConfig, norm: str, seed: int) -> object:
+    def interrupted(config: ExperimentConfig, norm: str, seed: int, keeper: Keeper) -> object:
         if norm == "bhyt":
             raise KeyboardInterrupt
-        return job(config, norm, seed)
+        return job(config, norm, seed, keeper)
 
     monkeypatch.setattr(experiment, "run_job", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -79,6 +79,46 @@ def test_workers_do_not_change_the_tables(tmp_path: Path) -> None:
     run(TINY, tmp_path / "here")
     run_experiment(TINY, tmp_path / "two", workers=2)
     assert contents(tmp_path / "two") == contents(tmp_path / "here")
+
+
+def test_a_run_is_saved_when_it_is_stopped_and_goes_on_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(TINY, tmp_path / "whole")
+    job, saved = experiment.run_job, []
+
+    def stopped(config: ExperimentConfig, norm: str, seed: int, keeper: Keeper) -> object:
+        """Ask every run to stop before its third step, three times."""
+        steps, asked = iter(range(10)), keeper.stop
+        keeper.stop = lambda: asked() or (len(saved) < 3 and next(steps) == 1)
+        result = job(config, norm, seed, keeper)
+        if result is None:
+            saved.append(torch.load(keeper.path, weights_only=True)["losses"].numel())
+        return result
+
+    monkeypatch.setattr(experiment, "run_job", stopped)
+    run(TINY, tmp_path / "cut")
+    assert saved == [1, 1, 2]  # rmsnorm, bhyt, and rmsnorm again
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+    assert not list((tmp_path / "cut").rglob("checkpoint.pt"))
+
+
+def test_a_run_that_fails_three_times_is_named_and_the_others_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = experiment.run_job
+
+    def failing(config: ExperimentConfig, norm: str, seed: int, keeper: Keeper) -> object:
+        if norm == "bhyt":
+            raise MemoryError("not enough")
+        return job(config, norm, seed, keeper)
+
+    monkeypatch.setattr(experiment, "run_job", failing)
+    lines = run(TINY, tmp_path)
+    assert lines[-1].startswith("bhyt seed 0 was given up: MemoryError: not enough")
+    assert list(load_tables(tmp_path).runs["norm"]) == ["rmsnorm"]
+    monkeypatch.setattr(experiment, "run_job", job)
+    assert len(run(TINY, tmp_path)) == 1
 
 
 def test_rows_of_a_run_cut_off_while_writing_are_dropped(tmp_path: Path) -> None:
@@ -99,6 +139,7 @@ def test_a_folder_keeps_to_one_configuration(tmp_path: Path) -> None:
 
 def test_seeds_change_weights_and_batches() -> None:
     results = [train_run(TINY, text.load_text(), "rmsnorm", seed) for seed in (0, 0, 1)]
+    assert None not in results
     assert results[0].loss == results[1].loss
     assert results[0].loss != results[2].loss
     assert results[0].start.variance[0] != results[2].start.variance[0]
@@ -163,3 +204,18 @@ def test_text_without_the_speeches_is_the_standard_library(monkeypatch: pytest.M
     # Every 20th document is held out; documents differ in size.
     assert 0.01 < len(source.held_out) / len(source.train) < 0.2
     assert len(source.train) > 1e6
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_configuration_survives_its_file(tmp_path: Path, name: str) -> None:
+    experiment._prepare(tmp_path, PRESETS[name])
+    assert ExperimentConfig.from_file(tmp_path / "config.json") == PRESETS[name]
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", "{}", '{"model": {"norm": {}, "widht": 3}, "norms": [], "seeds": []}'])
+def test_a_damaged_configuration_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(OptionError, match="is no configuration of an experiment"):
+        ExperimentConfig.from_file(tmp_path / "config.json")
+    with pytest.raises(OptionError, match="holds no experiment"):
+        ExperimentConfig.from_file(tmp_path / "no" / "config.json")
