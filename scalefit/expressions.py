@@ -12,6 +12,7 @@ import ast
 import difflib
 import keyword
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any
@@ -67,6 +68,9 @@ _UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
 }
 _EQUALITY = (ast.Eq, ast.NotEq)
 _QUOTED = re.compile(r"`([^`]+)`")
+_SUFFIXED = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([kKmMbBgGtT])(?![\w.])")
+_POWERS = {"k": "e3", "m": "e6", "b": "e9", "g": "e9", "t": "e12"}
+_IN_QUOTES = re.compile(r"('[^']*'|\"[^\"]*\")")
 _SINGLE_EQUALS = re.compile(r"(?<![=<>!:])=(?!=)")
 
 
@@ -151,6 +155,9 @@ def _parse(expression: str) -> tuple[ast.expr, dict[str, str]]:
         return key
 
     source = _QUOTED.sub(placeholder, expression).strip()
+    parts = _IN_QUOTES.split(source)  # 100B is 100e9, but for inside quotes
+    parts[::2] = [_SUFFIXED.sub(lambda m: m[1] + _POWERS[m[2].lower()], part) for part in parts[::2]]
+    source = "".join(parts)
     try:
         return ast.parse(source, mode="eval").body, quoted
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -244,7 +251,7 @@ class _Evaluator:
         return value
 
     def _comparison(self, node: ast.Compare, depth: int) -> Any:
-        values = [self._visit(value, depth + 1) for value in (node.left, *node.comparators)]
+        values = [self._side(value, depth, node) for value in (node.left, *node.comparators)]
         results = []
         for op, left, right in zip(node.ops, values, values[1:], strict=False):
             if type(op) not in _COMPARE:
@@ -255,6 +262,22 @@ class _Evaluator:
                 raise OptionError(f"expression {self.expression!r}: text compares with text, by == or !=")
             results.append(np.asarray(_COMPARE[type(op)](left, right), dtype=np.bool_))
         return reduce(np.logical_and, results)
+
+    def _side(self, node: ast.expr, depth: int, comparison: ast.Compare) -> Any:
+        """Return one side of a comparison; a word without quotes beside a column of text is named with its remedy."""
+        try:
+            return self._visit(node, depth + 1)
+        except OptionError:
+            others = [other for other in (comparison.left, *comparison.comparators) if other is not node]
+            columns = [self.columns.get(other.id) for other in others if isinstance(other, ast.Name)]
+            if isinstance(node, ast.Name) and any(column is not None and _is_text(column) for column in columns):
+                name = self.quoted.get(node.id, node.id)
+                told = self.expression.replace(name, f"'{name}'")
+                raise OptionError(
+                    f"expression {self.expression!r}: {name} is no column; if it is a text, put it in quotes: "
+                    f"{shlex.quote(told)}"
+                ) from None
+            raise
 
     def _call(self, node: ast.Call, depth: int) -> Any:
         name = node.func.id if isinstance(node.func, ast.Name) else None

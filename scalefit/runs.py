@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefit.errors import DataError, OptionError, ScalefitWarning
-from scalefit.expressions import did_you_mean, evaluate_condition, reference
+from scalefit.expressions import did_you_mean, evaluate_condition, names_in, reference
 from scalefit.files import write_atomically
 from scalefit.ingest.duplicates import counted_once
 from scalefit.ingest.grid import Dropped, FloatArray, IntArray, frozen
@@ -177,6 +177,11 @@ class Runs:
         unknown column.
         """
         mask = evaluate_condition(condition, {**self.table.texts, **self.table.columns})
+        used = names_in(condition)
+        told = [w for w in self.warnings if w.code == "held-out-rows" and w.numbers["column"] in used]
+        if told:
+            warnings = tuple(w for w in self.warnings if w not in told)
+            return Runs(replace(self.table, warnings=warnings)).where(condition)
         return self._kept(mask, f"where {condition} is false", f"where {condition}")
 
     def _kept(self, mask: NDArray[np.bool_], reason: str, step: str) -> Runs:
@@ -190,11 +195,12 @@ class Runs:
         shown = show_number(tokens)
         return self._kept(mask, f"fewer than {shown} tokens", f"min-tokens {shown}")
 
-    def drop_worst(self, k: int) -> Runs:
+    def drop_worst(self, k: int | str) -> Runs:
         """Drop the k largest losses: every row whose loss is at least the k-th largest.
 
         Rows that tie with the k-th largest all go, so that the result does not depend on the order of the
-        rows; the warning `tie-at-cut` then holds both possible counts. Zero drops nothing.
+        rows; the warning `tie-at-cut` then holds both possible counts. Zero drops nothing; "10%" drops
+        a tenth of the rows, rounded down.
         """
         return Runs(drop_worst(self.table, k))
 

@@ -62,7 +62,7 @@ class RunsRequest:
     ] = None
     min_tokens: Annotated[str | None, _in(_SELECTING, "Keep rows with at least N tokens (1B)", metavar="N")] = None
     select: Annotated[str | None, _in(_SELECTING, "last or best row of each run, or best-per-shape of a sweep")] = None
-    drop_worst: Annotated[int, _in(_SELECTING, "Drop the K largest losses, ties included", metavar="K")] = 0
+    drop_worst: Annotated[str, _in(_SELECTING, "Drop the K largest losses, ties included, or 10%", metavar="K")] = "0"
 
     def load(self) -> "Runs":
         """Read the table and apply the selection: where, min-tokens, select, drop-worst."""

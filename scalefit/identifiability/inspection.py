@@ -109,6 +109,8 @@ def inspect_runs(runs: Runs) -> Inspection:
     rows = np.bincount(runs.run_ids) if len(runs) else np.ones(1, dtype=np.int64)
     repetitions = find_repetitions(runs, names, counted)
     laws = [law for law in map(Law.parse, LAWS) if set(law.columns) <= set(names)]
+    varying = [name for name in names if levels[name] > 1 and name != "flops"]
+    laws += [Law.parse(name) for name in ("width", "depth", "params") if varying == [name]]
     warnings = (
         *(few_levels(name, levels[name], LEVELS) for name in names if 0 < levels[name] < LEVELS),
         *filter(None, map(_pair_remark, correlations)),

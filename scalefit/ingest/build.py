@@ -185,7 +185,8 @@ def _assembled(grid: Grid, options: ReadOptions, raw: Mapping[str, _Column], rol
     if options.pattern is not None:
         run = columns.get("run")
         labels = [grid.name] * len(grid) if run is None or not run.is_text else run.values.tolist()
-        for group, texts in groups_of(options.pattern, labels, grid.name).items():
+        others = {n: c.values.tolist() for n, c in columns.items() if c.is_text and n != "run"}
+        for group, texts in groups_of(options.pattern, labels, grid.name, others).items():
             cells = np.array(texts, dtype=object)
             values, unreadable = parse_column(cells, Locale())
             made[group] = _Column(cells if unreadable.any() else values, f"pattern {options.pattern}")

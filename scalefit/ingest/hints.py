@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import shlex
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,11 @@ LEAST = {"tokens": 1e4, "params": 1e3, "flops": 1e6}
 VOCABULARY = 1e6
 """No tokenizer in use has more entries; a loss above its logarithm is worse than guessing."""
 
+_FLAGS = frozenset(["holdout", "held_out", "hold_out", "heldout"])
+_TRUE = frozenset(["true", "yes", "1", "1.0", "holdout", "y"])
+_SPLITS = frozenset(["split", "subset", "partition", "fold", "usage", "set"])
+_HELD_OUT = frozenset(["holdout", "held-out", "heldout", "hold-out", "test", "val", "valid", "validation", "eval"])
+_SAMPLED = 500
 _STEPS = frozenset(["step", "steps", "iter", "iters", "iteration", "iterations", "global_step", "train_step"])
 _PER_STEP = frozenset(["batch_tokens", "tokens_per_batch", "tokens_per_step", "tokens_per_iter", "batch_size_tokens"])
 
@@ -129,8 +135,44 @@ def _column(role: str, definition: str) -> str:
 
 def suspicious(table: Table) -> tuple[ScalefitWarning, ...]:
     """Return warnings about the values of the known roles."""
-    found = (*(small_count(table, role, least) for role, least in LEAST.items()), high_loss(table))
+    counts = [small_count(table, role, least) for role, least in LEAST.items()]
+    found = (*counts, high_loss(table), held_out(table), sampled_history(table))
     return tuple(warning for warning in found if warning is not None)
+
+
+def held_out(table: Table) -> ScalefitWarning | None:
+    """Return a warning about a column that keeps rows apart: a fit takes them all."""
+    for name, cells in (*table.texts.items(), *table.columns.items()):
+        flag = normal_name(name).removeprefix("is_") in _FLAGS
+        if not flag and normal_name(name) not in _SPLITS:
+            continue
+        words = Counter(show_number(cell) if isinstance(cell, float) else cell for cell in cells.tolist())
+        apart = [word for word in words if word.lower() in (_TRUE if flag else _HELD_OUT)]
+        kept = [word for word in words if word not in apart]
+        if not apart or not kept or len(words) > 6:
+            continue
+        n = sum(words[word] for word in apart)
+        value = f"{kept[0]!r}" if name in table.texts else kept[0]
+        condition = f"{reference(name)} == {value}"
+        said = f"{name} of {table.origin.name} says {' or '.join(apart)} in {n} of {len(table)} rows"
+        quoted = shlex.quote(condition) if set('"$`\\!') & set(condition) else f'"{condition}"'
+        action = f"Keep those rows out of a fit with --where {quoted}."
+        return ScalefitWarning("held-out-rows", f"{said}; a fit takes all rows.", action, {"column": name, "rows": n})
+    return None
+
+
+def sampled_history(table: Table) -> ScalefitWarning | None:
+    """Return a remark where runs have exactly 500 rows: a tracker's export then is a sample of the history."""
+    if "run" not in table.texts or len(table) < _SAMPLED:
+        return None
+    n = sum(count == _SAMPLED for count in Counter(table.texts["run"].tolist()).values())
+    if not n:
+        return None
+    message = (
+        f"{n} {'run has' if n == 1 else 'runs have'} exactly {_SAMPLED} rows: trackers export a sample of so many."
+    )
+    action = "Export the full history (scan_history of Weights & Biases) if the last rows count."
+    return ScalefitWarning("sampled-history", message, action, {"runs": n})
 
 
 def small_count(table: Table, role: str, least: float) -> ScalefitWarning | None:

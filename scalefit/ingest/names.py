@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
+import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from scalefit.errors import DataError, OptionError
 
@@ -139,10 +142,9 @@ def _loss_kind(name: str) -> str | None:
     return "smoothed" if "ema" in found else "plain"
 
 
-MAX_LENGTH = 160
-MAX_REPEATS = 5
-MAX_WIDE_REPEATS = 2
-"""Repeats of anything but digits: the time grows with the length of a name to their number."""
+MAX_LENGTH = 1000
+PATTERN_SECONDS = 2.0
+"""Time that a pattern may take on all run names together; a usual one takes microseconds a name."""
 
 _KNOWN = (
     r"w(?P<width>\d+)-d(?P<depth>\d+)",
@@ -152,30 +154,17 @@ _KNOWN = (
     r"width(?P<width>\d+).depth(?P<depth>\d+)",
     r"(?P<width>\d+)x(?P<depth>\d+)",
 )
-_REPEATED_GROUP = re.compile(r"\)(?:[*+]|\{\d*,\d*\}|\{\d+\})")
 
 
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern with named groups that cannot run for ever.
+def compile_pattern(pattern: str) -> Any:
+    """Compile a pattern with named groups, for searches with a limit of time."""
+    import regex
 
-    A repeated group, a back reference, or more than five open-ended repeats could take time exponential in
-    the length of a name; no run name needs them, so they are refused.
-    """
     if len(pattern) > MAX_LENGTH:
         raise OptionError(f"pattern of {len(pattern)} characters is too long: at most {MAX_LENGTH} are read")
-    bare = re.sub(r"\\.", "x", re.sub(r"\[\^?\]?[^\]]*\]", "x", pattern))
-    repeats = len(re.findall(r"[*+]|\{\d*,\d*\}", bare))
-    wide = repeats - len(re.findall(r"(?:\\d|\[0-9\])(?:[*+]|\{\d*,\d*\})", pattern))
-    too_many = repeats > MAX_REPEATS or wide > MAX_WIDE_REPEATS
-    if too_many or _REPEATED_GROUP.search(bare) or re.search(r"\\[1-9]|\(\?P=|\(\?\(", pattern):
-        raise OptionError(
-            f"pattern {pattern!r} repeats a group, refers back, or has more than {MAX_REPEATS} repeats "
-            f"({MAX_WIDE_REPEATS} of anything but digits), and might "
-            r"never end; write each number out, as in w(?P<width>\d+)-d(?P<depth>\d+)"
-        )
     try:
-        compiled = re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
+        compiled = regex.compile(pattern)
+    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise OptionError(f"pattern {pattern!r} is no regular expression: {error}") from None
     if not compiled.groupindex:
         raise OptionError(
@@ -184,18 +173,42 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     return compiled
 
 
-def groups_of(pattern: str, labels: Sequence[str], name: str) -> dict[str, list[str]]:
+def groups_of(
+    pattern: str, labels: Sequence[str], name: str, others: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
     """Return the groups of every label: group name -> (n,) texts, "" where the group is absent.
+
+    Parameters
+    ----------
+    pattern, labels, name
+        The pattern, the run of each row, the file for messages.
+    others : mapping of str to sequence of str
+        Columns of text that may hold the run names instead.
 
     Raises
     ------
     DataError
         If no label matches.
+    OptionError
+        If the search takes longer than `PATTERN_SECONDS`.
     """
     compiled = compile_pattern(pattern)
-    known = {label: compiled.search(label[:MAX_LENGTH]) for label in set(labels)}
+    end = time.monotonic() + PATTERN_SECONDS
+
+    def searched(label: str) -> Any:
+        try:
+            return compiled.search(label, timeout=max(1e-3, end - time.monotonic()))
+        except TimeoutError:
+            raise OptionError(
+                f"pattern {pattern!r} takes longer than {PATTERN_SECONDS:g} s on the run names of {name}; write each "
+                r"number out, as in w(?P<width>\d+)-d(?P<depth>\d+)"
+            ) from None
+
+    known = {label: searched(label) for label in dict.fromkeys(labels)}
     if not any(known.values()):
-        raise DataError(f"{name}: pattern {pattern!r} matches no run name; the first is {labels[0]!r}")
+        fits = next((column for column, cells in others.items() if any(map(searched, dict.fromkeys(cells)))), None)
+        remedy = f"; it matches the column {fits}: say --column {shlex.quote(f'run={fits}')}" if fits else ""
+        raise DataError(f"{name}: pattern {pattern!r} matches no run name; the first is {labels[0][:60]!r}{remedy}")
     out: dict[str, list[str]] = {group: [] for group in compiled.groupindex}
     for label in labels:
         match = known[label]
@@ -207,4 +220,4 @@ def groups_of(pattern: str, labels: Sequence[str], name: str) -> dict[str, list[
 def suggest_pattern(labels: Sequence[str]) -> str | None:
     """Return a usual pattern for width and depth that matches every label, for a hint."""
     distinct = set(labels)
-    return next((p for p in _KNOWN if distinct and all(re.search(p, label[:MAX_LENGTH]) for label in distinct)), None)
+    return next((p for p in _KNOWN if distinct and all(re.search(p, label) for label in distinct)), None)

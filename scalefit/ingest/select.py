@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,18 @@ _SHAPE = ("width", "depth", "params", "tokens", "flops")
 _STEPS = frozenset(["step", "steps", "iter", "iteration", "global_step"])
 
 
-def drop_worst(table: Table, k: int) -> Table:
+def drop_worst(table: Table, k: int | str) -> Table:
     """Drop the k largest losses, those that tie with the k-th included; see `Runs.drop_worst`."""
     n = len(table)
+    share = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", k) if isinstance(k, str) else None
+    if share is not None:
+        k = int(float(share[1]) / 100 * n)
+    elif isinstance(k, str) and k.isascii() and k.removeprefix("-").isdigit():
+        k = int(k)
     if not isinstance(k, (int, np.integer)) or not 0 <= k < n:
         raise OptionError(
-            f"--drop-worst (drop_worst) is {k} and must be a whole number from 0 to {n - 1}: the table has {n} rows"
+            f"--drop-worst (drop_worst) is {k} and must be a whole number from 0 to {n - 1}: the table has {n} rows; "
+            "a share is written 10%"
         )
     if k == 0:
         return table

@@ -198,11 +198,25 @@ def _outlook(outlook: LawOutlook, n: int) -> str:
     return f"{outlook.law}: {named} ({outlook.reason}){used}"
 
 
+def _mixes_sizes(law: str, seen: Inspection) -> bool:
+    """Whether a law leaves out a column that varies and is no power of one it has: it would take sizes for noise."""
+    of_law = set(law.split("+"))
+    varying = {c.name for c in seen.columns if c.levels > 1} - of_law - {"loss", "flops"}
+    if "params" not in of_law and {"width", "depth"} & of_law:
+        varying -= {"params"}  # the size stands in the law by its shape
+    if "params" in of_law:
+        varying -= {"width", "depth"}
+    tied = {frozenset((c.first, c.second)) for c in seen.correlations if abs(c.value) > 1 - 1e-9}
+    return any(not any(frozenset((name, other)) in tied for other in of_law) for name in varying)
+
+
 def _next_step(checked: Checked) -> str:
     remarks = [
         w for w in checked.runs.warnings if w.code in ("role-not-found", "flops-small", "params-small", "blank-cells")
     ]
-    best = next((outlook.law for outlook in checked.seen.laws if not outlook.not_determined), None)
+    best = next(
+        (o.law for o in checked.seen.laws if not o.not_determined and not _mixes_sizes(o.law, checked.seen)), None
+    )
     if any(w.code != "role-not-found" for w in remarks) or (best is None and remarks):
         action = max((w.action for w in remarks), key=lambda action: "--law" in action)
         return f"{action[0].lower()}{action[1:]}"

@@ -1,12 +1,14 @@
 """Exports of trackers, JSON, Parquet and Excel; several files; each against the known law."""
 
+import contextlib
 import json
+import time
 
 import numpy as np
 import pytest
 
 from scalefit.errors import DataError, OptionError
-from scalefit.ingest import ReadOptions
+from scalefit.ingest import ReadOptions, names
 from scalefit.runs import Runs
 
 SHAPE = r"w(?P<width>\d+)-d(?P<depth>\d+)"
@@ -254,14 +256,42 @@ def test_unknown_units(write, unit):
 
 
 HOSTILE_PATTERNS = [
-    r"(?P<width>(\d+)+)$", r"(?P<width>(a|a)*)x", r"(?P<width>.*.*.*.*.*.*)x", r"(?P<width>.*.*.*)x",
-    r"(?P<width>\d)(?P=width)",
-    r"(\d)\1(?P<width>x)", "(?P<width>", "(", "[", r"\d+", "", "(?P<width>x{1,2}{3})+", "x" * 500,
-    "(?P<__class__>.)(", r"(?P<w>(?:\d|\w)+)", r"(?P<w>(x{2,}){2,})",
+    r"(?P<width>(\d+)+)$", r"(?P<width>(a|a)*)x", r"(?P<width>.*.*.*.*.*.*)x", r"(?P<width>\d)(?P=width)",
+    r"(\d)\1(?P<width>x)", "(?P<width>", "(", "[", r"\d+", "", "(?P<width>x{1,2}{3})+", "x" * 5000,
+    "(?P<__class__>.)(", r"(?P<w>(x{2,}){2,})", r"(?P<w>(?:a?){60}a{60}b)", r"(?P<w>(?:a|aa|aaa)*(?:a|aa)*(?:aa|a)*b)",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("pattern", HOSTILE_PATTERNS)
-def test_patterns_that_are_refused(write, pattern):
-    with pytest.raises(OptionError, match="pattern"):
-        Runs.from_csv(write(f"run,loss\n{'a' * 40},3\n"), options=ReadOptions(pattern=pattern))
+def test_no_pattern_runs_for_long(write, monkeypatch, pattern):
+    monkeypatch.setattr(names, "PATTERN_SECONDS", 0.3)
+    path = write("run,loss\n" + "".join(f"{'a' * 400}{i},3\n" for i in range(30)))
+    start = time.monotonic()
+    with contextlib.suppress(OptionError, DataError):
+        Runs.from_csv(path, options=ReadOptions(pattern=pattern))
+    assert time.monotonic() - start < 1.5
+
+
+def test_a_pattern_that_would_never_end_is_stopped(write, monkeypatch):
+    monkeypatch.setattr(names, "PATTERN_SECONDS", 0.2)
+    pattern = r"(?P<w>(?:a|aa)+)$"
+    with pytest.raises(OptionError, match=r"takes longer than 0\.2 s on the run names of runs\.csv; write each number"):
+        Runs.from_csv(write(f"run,loss\n{'a' * 300}d,3\n"), options=ReadOptions(pattern=pattern))
+
+
+def test_repeats_and_long_names_are_welcome(write):
+    path = write(f"run,loss\n{'x' * 300}-a_1-b_2-w512-d8,3\n")
+    runs = Runs.from_csv(path, options=ReadOptions(pattern=r"(?:-[a-z]_\d+)+-w(?P<width>\d+)-d(?P<depth>\d+)$"))
+    assert (runs["width"].tolist(), runs["depth"].tolist()) == ([512], [8])
+
+
+def test_a_pattern_that_finds_nothing_names_the_column_it_fits(write):
+    text = "Config,tokens,val/loss\nL8-H512,1B,4.54\nL8-H1024,1B,4.25\nL16-H1024,1B,3.62\n"
+    options = ReadOptions(pattern=r"L(?P<depth>\d+)-H(?P<width>\d+)")
+    path = write(text)
+    with pytest.raises(
+        DataError, match=r"matches no run name; .*it matches the column Config: say --column run=Config"
+    ):
+        Runs.from_csv(path, options=options)
+    runs = Runs.from_csv(path, {"run": "Config"}, options)
+    assert (runs["width"].tolist(), runs["depth"].tolist(), runs.n_runs) == ([512, 1024, 1024], [8, 8, 16], 3)
