@@ -10,6 +10,7 @@ where rows of one group (run or shape) share b. Shares of tables carry exact bin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -21,12 +22,12 @@ from scipy.special import betaincinv
 from scalefit.errors import FitError, OptionError
 from scalefit.execute import Progress, run_jobs
 from scalefit.fitting.fit import Fit, fit
+from scalefit.fitting.groups import group_labels
 from scalefit.fitting.objective import Objective
 from scalefit.identifiability import Verdict
 from scalefit.laws.law import Law
 from scalefit.runs import Runs
 from scalefit.uncertainty.comparison import ALL_METHODS, Settings, compare_intervals
-from scalefit.uncertainty.groups import group_labels
 
 __all__ = ["Scenario", "Share", "Simulation", "simulate"]
 
@@ -90,6 +91,30 @@ class Scenario:
     group_noise: float = 0.0
     by: str = "shape"
 
+    @classmethod
+    def of(cls, fitted: Fit, design: Runs | None = None) -> Scenario:
+        """The truth that a fit found, with the noise of its rows and what those of a run or shape share.
+
+        Parameters
+        ----------
+        fitted : Fit
+        design : Runs, optional
+            The planned rows, in place of the fit's own.
+        """
+        errors, by = fitted.errors, fitted.errors.by
+        row, group = errors.optimum.scores.variance, 0.0
+        if errors.method == "cluster":
+            row, group = errors.components.row, errors.components.group
+        return cls(
+            fitted.runs if design is None else design,
+            fitted.law,
+            fitted.params,
+            fitted.objective,
+            math.sqrt(row),
+            math.sqrt(group),
+            "run" if by == "row" else by,
+        )
+
     def __post_init__(self) -> None:
         missing = [name for name in self.law.parameter_names if name not in self.params]
         if missing:
@@ -102,22 +127,11 @@ class Scenario:
         truth = self.law.predict(self.design, self.params)
         errors = self.noise * rng.standard_normal(len(self.design))
         if self.group_noise:
-            labels = group_labels(self._grouped, self.by)
+            labels = group_labels(self.design, self.law, self.by)
             errors += self.group_noise * rng.standard_normal(int(labels.max()) + 1)[labels]
         loss = truth * np.exp(errors) if self.objective.log else truth + errors
         columns = {**self.design.table.columns, "loss": loss}
         return Runs(replace(self.design.table, columns=MappingProxyType(columns), warnings=()))
-
-    @property
-    def _grouped(self) -> Fit:
-        """A carrier of rows and law, which is all that grouping looks at."""
-        return _Rows(self.design, self.law)  # type: ignore[return-value]
-
-
-@dataclass(frozen=True)
-class _Rows:
-    runs: Runs
-    law: Law
 
 
 @dataclass(frozen=True)
@@ -156,13 +170,14 @@ class Simulation:
         """Mean error of the estimates of a parameter and its standard error; of ln c for a coefficient."""
         values = self.estimates[:, self.scenario.law.parameter_names.index(name)]
         truth = self.scenario.params[name]
-        errors = np.log(values / truth) if name.startswith("c_") else values - truth
+        parameter = self.scenario.law.parameter(name)
+        errors = parameter.inner(values) - parameter.inner(truth)
         return float(errors.mean()), float(errors.std(ddof=1) / np.sqrt(len(errors)))
 
     def spread(self, name: str) -> float:
         """Standard deviation of the estimates of a parameter; of ln c for a coefficient."""
         values = self.estimates[:, self.scenario.law.parameter_names.index(name)]
-        return float(np.std(np.log(values) if name.startswith("c_") else values, ddof=1))
+        return float(np.std(self.scenario.law.parameter(name).inner(values), ddof=1))
 
 
 @dataclass(frozen=True)
@@ -178,7 +193,7 @@ def simulate(
     scenario: Scenario,
     n_tables: int = 200,
     *,
-    methods: Sequence[str] = ("wald", "profile", "pairs"),
+    methods: Sequence[str] = ("analytic", "profile", "pairs"),
     against: Mapping[str, float] | None = None,
     settings: Settings | None = None,
     progress: Progress | None = None,
@@ -266,7 +281,7 @@ def _summarised(scenario: Scenario, settings: Settings, tables: list[_Table], ag
                 continue
             truth = scenario.params[name]
             coverage.setdefault(method, {})[name] = Share(int(_holds(ends, truth).sum()), len(ends))
-            widths.setdefault(method, {})[name] = _median_width(ends, name.startswith("c_"))
+            widths.setdefault(method, {})[name] = _median_width(ends, scenario.law.parameter(name).in_logs)
             if name in against:
                 power.setdefault(method, {})[name] = Share(int((~_holds(ends, against[name])).sum()), len(ends))
     verdicts = {

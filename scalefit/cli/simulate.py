@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,13 +24,19 @@ def simulate(
     truth: Annotated[
         str | None, typer.Option(help="A FIT file, or NAME=VALUE,... for each parameter [fit of the design's losses]")
     ] = None,
-    noise: Annotated[float, typer.Option(help="Standard deviation of each row's noise, in ln loss")] = 0.005,
-    group_noise: Annotated[float, typer.Option(help="Standard deviation of the noise that a group shares")] = 0.0,
-    by: Annotated[str, typer.Option(help="Group: run, shape or a column")] = "shape",
+    noise: Annotated[
+        float | None, typer.Option(help="Standard deviation of each row's noise, in ln loss [the fit's, or 0.005]")
+    ] = None,
+    group_noise: Annotated[
+        float | None, typer.Option(help="Standard deviation of the noise that a group shares [the fit's, or 0]")
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="Group: run, shape or a column [the fit's, or shape]")] = None,
     against: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Power: share of intervals without this value")
     ] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Any of the methods of ci [wald, profile and pairs]")] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Any of the methods of ci [analytic, profile and pairs]")
+    ] = None,
     tables: Annotated[int, typer.Option(help="Tables to simulate")] = 200,
     resamples: Annotated[int, typer.Option(help="Bootstrap replicates of each")] = 400,
     level: Annotated[float, typer.Option(help="Confidence level")] = 0.95,
@@ -49,7 +56,7 @@ def simulate(
         raise OptionError(f"--jobs is {jobs} and --tables {tables}; both must be at least 1")
     scenario = _scenario(design, law, objective, truth, (noise, group_noise, by))
     settings = Settings(level, resamples, None, seed, jobs if jobs > 1 else 0)
-    methods = names_in(method or ["wald", "profile", "pairs"])
+    methods = names_in(method or ["analytic", "profile", "pairs"])
     with progress_bars() as bars:
         result = run_simulation(
             scenario,
@@ -64,8 +71,13 @@ def simulate(
 
 
 def _scenario(
-    design: str, law_text: str, objective_text: str, truth: str | None, noises: tuple[float, float, str]
+    design: str,
+    law_text: str,
+    objective_text: str,
+    truth: str | None,
+    noises: tuple[float | None, float | None, str | None],
 ) -> Scenario:
+    """The truth asked for; the noise is what the fit found, where there is one, unless it was given."""
     from scalefit.datasets import list_datasets, load_dataset
     from scalefit.fitting.file import is_fit_file, load_fit
     from scalefit.fitting.fit import fit
@@ -74,17 +86,19 @@ def _scenario(
     from scalefit.runs import Runs
     from scalefit.simulation import Scenario
 
-    law, objective = Law.parse(law_text), Objective.parse(objective_text)
     shipped = design in list_datasets() and not Path(design).exists()
-    if truth is None:
-        runs = load_dataset(design) if shipped else Runs.from_csv(design)
-        params = fit(runs, law, objective).params
+    # A plan has no losses; reading asks for some.
+    runs = load_dataset(design) if shipped else Runs.from_csv(design, {} if truth is None else {"loss": "1"})
+    if truth is None or is_fit_file(truth):
+        fitted = fit(runs, law_text, objective_text) if truth is None else load_fit(truth)
+        scenario = Scenario.of(fitted, runs.complete(fitted.law.columns))
     else:
-        # A plan has no losses; reading asks for some.
-        runs = load_dataset(design) if shipped else Runs.from_csv(design, {"loss": "1"})
-        params = load_fit(truth).params if is_fit_file(truth) else _values(truth, "--truth")
-    noise, group_noise, by = noises
-    return Scenario(runs.complete(law.columns), law, params, objective, noise, group_noise, by)
+        law = Law.parse(law_text)
+        params = _values(truth, "--truth")
+        scenario = Scenario(runs.complete(law.columns), law, params, Objective.parse(objective_text))
+    names = ("noise", "group_noise", "by")
+    given: dict[str, Any] = {name: value for name, value in zip(names, noises, strict=True) if value is not None}
+    return replace(scenario, **given)
 
 
 def _values(text: str, option: str) -> dict[str, float]:

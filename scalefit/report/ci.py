@@ -25,12 +25,12 @@ NONE = (math.nan, math.nan)
 @facts.register(Comparison)
 def comparison_facts(result: Comparison) -> dict[str, Any]:
     """Intervals by method and parameter, which to trust, and what speaks against the others."""
-    draws = result.samples.get(result.default)
     return {
         "level": result.settings.level,
         "default": result.trusted,
         "suits": result.default,
-        "by": "row" if result.default == "pairs" else draws.diagnostics["by"] if draws else result.grouping.by,
+        "trusted": {name: result.trusted_for(name) for name in result.fit.params},
+        "by": result.grouping.by,
         "reason": result.grouping.reason,
         "estimates": result.fit.params,
         "intervals": result.intervals,
@@ -88,15 +88,27 @@ def _by_chance(result: Comparison, method: str, name: str) -> str:
 def _trust(result: Comparison) -> Text:
     level, suits = f"{result.settings.level:.0%} intervals. ", result.default
     if result.trusted is None:
+        head = "None is to be trusted"
         if suits in result.intervals:
-            return Text.assemble((f"{level}None is to be trusted", "bold"), f": {suits} is doubted, as said below.")
-        if suits in result.withheld:
-            return Text.assemble((f"{level}None is to be trusted", "bold"), f": {suits} gives none, as said below.")
-        advice = f"add --method {suits}: {result.grouping.reason}."
-        return Text.assemble((f"{level}None is to be trusted yet", "bold"), f"; {advice}")
-    draws = result.samples.get(suits)
-    by = f" by {draws.diagnostics['by']}" if draws is not None and suits == "cluster" else ""
-    return Text.assemble((f"{level}Trust {suits}{by} (*)", "bold"), f": {result.grouping.reason}.")
+            why = f": {suits} is doubted, as said below."
+        elif suits in result.withheld:
+            why = f": {suits} gives none, as said below."
+        else:
+            head, why = f"{head} yet", f"; add --method {suits}: {result.grouping.reason}."
+        return Text.assemble((level + head, "bold"), why)
+    others: dict[str, list[str]] = {}
+    for name in result.intervals[suits]:
+        method = result.trusted_for(name)
+        if method != suits:
+            others.setdefault(method or "none", []).append(name)
+    but = "".join(f", and {method} for {', '.join(names)}" for method, names in others.items())
+    return Text.assemble((f"{level}Trust {_with_unit(result)} (*){but}", "bold"), f": {result.grouping.reason}.")
+
+
+def _with_unit(result: Comparison) -> str:
+    """The trusted method and what it takes for independent."""
+    by = {"cluster": result.grouping.by, **{m: details["by"] for m, details in result.details.items()}}
+    return f"{result.default} by {by[result.default]}" if result.default in by else result.default
 
 
 def _sentences(result: Comparison) -> list[RenderableType]:
@@ -192,9 +204,11 @@ def _diagnostics(result: Comparison) -> dict[str, Any]:
 
 
 def _cell(result: Comparison, method: str, name: str) -> str:
-    """An interval, in brackets where it is not claimed."""
+    """An interval: in brackets where it is not claimed, starred where it stands in for the trusted method's."""
     shown = span(result.intervals[method].get(name, NONE), 3)
-    return shown if result.claimed(method, name) or name not in result.intervals[method] else f"({shown})"
+    if name in result.intervals[method] and not result.claimed(method, name):
+        return f"({shown})"
+    return f"{shown} *" if result.trusted_for(name) == method != result.trusted else shown
 
 
 @facts.register(Samples)

@@ -40,9 +40,9 @@ def simulation_facts(result: Simulation) -> dict[str, Any]:
 def simulation_report(result: Simulation) -> RenderableType:
     """Lay out a simulation: estimates first, then each method's coverage, width and power."""
     scenario = result.scenario
-    shared = f" and {scenario.group_noise:g} shared by {scenario.by}" if scenario.group_noise else ""
+    shared = f" and {scenario.group_noise:.3g} shared by {scenario.by}" if scenario.group_noise else ""
     head = (
-        f"{result.n_tables} tables of {len(scenario.design)} rows with noise {scenario.noise:g}{shared}, "
+        f"{result.n_tables} tables of {len(scenario.design)} rows with noise {scenario.noise:.3g}{shared}, "
         f"fitted with {scenario.law}, {scenario.objective.name}"
     )
     estimates = [

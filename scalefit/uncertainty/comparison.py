@@ -11,7 +11,7 @@ from scalefit.errors import FitError, OptionError, ScalefitWarning
 from scalefit.execute import Progress
 from scalefit.uncertainty.asymptotic import Asymptotic
 from scalefit.uncertainty.groups import Grouping, choose_grouping
-from scalefit.uncertainty.methods import ALL_METHODS, FAST_METHODS, METHODS
+from scalefit.uncertainty.methods import ALL_METHODS, FAST_METHODS, METHODS, preferred_methods
 from scalefit.uncertainty.profile import Profile
 from scalefit.uncertainty.samples import Samples
 from scalefit.uncertainty.task import Answer, Interval, Settings, Task
@@ -35,8 +35,8 @@ class Comparison:
     settings : Settings
     grouping : Grouping
         Which rows depend on each other, or the clusters asked for, and why.
-    default : str
-        The method that suits the table.
+    preferred : tuple of str
+        The methods that suit the table, the best first.
     intervals : mapping of str to mapping of str to (float, float)
         Method -> parameter -> interval in plain units; an open end is infinite. ``"pairs-bca"`` and
         ``"cluster-bca"`` stand beside the percentile intervals where they exist.
@@ -55,7 +55,7 @@ class Comparison:
     fit: Fit
     settings: Settings
     grouping: Grouping
-    default: str
+    preferred: tuple[str, ...]
     intervals: Mapping[str, Mapping[str, Interval]]
     samples: Mapping[str, Samples]
     profiles: Mapping[str, Profile]
@@ -69,10 +69,20 @@ class Comparison:
         """Whether the interval of a parameter is there and claimed to hold its level."""
         return name in self.intervals.get(method, {}) and name not in self.reservations.get(method, {})
 
+    def trusted_for(self, name: str) -> str | None:
+        """The method to trust for a parameter: the first of the preferred whose interval is claimed."""
+        return next((method for method in self.preferred if self.claimed(method, name)), None)
+
     @property
     def trusted(self) -> str | None:
-        """The default where it claims an interval; None where it was not asked for, is withheld or disowned."""
-        return self.default if any(self.claimed(self.default, name) for name in self.fit.params) else None
+        """The method to trust: the first of the preferred that claims an interval; None where none does."""
+        every = (method for method in self.preferred if any(self.claimed(method, name) for name in self.fit.params))
+        return next(every, None)
+
+    @property
+    def default(self) -> str:
+        """The trusted method, or that which would suit."""
+        return self.trusted or self.preferred[0]
 
     def disagreements(self) -> list[dict[str, Any]]:
         """Where a method's interval differs from the default's: in width, or in not holding its centre."""
@@ -173,7 +183,7 @@ class _Collected:
         """Everything collected."""
         task, answers = self.task, self.answers
         reservations = {
-            label: METHODS[method].reservations(task, self.found, label, answer.samples)
+            label: METHODS[method].reservations(task, self.found, label, answer)
             for method, answer in answers.items()
             for label in answer.intervals
         }
@@ -182,7 +192,7 @@ class _Collected:
             fit=task.fit,
             settings=task.settings,
             grouping=task.grouping,
-            default="pairs" if task.grouping.by == "row" else "cluster",
+            preferred=preferred_methods(task),
             intervals={label: dict(ends) for a in answers.values() for label, ends in a.intervals.items()},
             samples={method: a.samples for method, a in answers.items() if a.samples is not None},
             profiles={name: curve for a in answers.values() for name, curve in a.profiles.items()},

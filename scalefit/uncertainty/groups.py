@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from scalefit.fitting import groups as fitting_groups
+from scalefit.fitting.covariance import AUTO, ROWS
+from scalefit.fitting.groups import shared_unit
 
 if TYPE_CHECKING:
     from scalefit.fitting.fit import Fit
@@ -132,31 +134,30 @@ test_dependence.__test__ = False  # type: ignore[attr-defined]
 
 
 def choose_grouping(fit: Fit, by: str | None = None) -> Grouping:
-    """Group by what was asked for; else by runs where rows share them, by shapes where their residuals do, or not.
+    """Group by what was asked for, of this function or of the fit; else by what rows share.
 
     Raises
     ------
     OptionError
         If what was asked for is no grouping of this table.
     """
-    n, n_runs = len(fit.runs), fit.runs.n_runs
     has_shape = any(name != "tokens" for name in fit.law.columns)
     found = {unit: test_dependence(fit, unit) for unit in ("run", *(["shape"] if has_shape else []))}
     tests = {unit: test for unit, test in found.items() if test is not None}
-    if by is not None:
-        n_groups = int(group_labels(fit, by).max()) + 1
-        return Grouping(
-            by, n_groups, f"rows are {'taken one by one' if by == 'row' else f'grouped by {by}'}, as asked", tests
-        )
-    if n_runs < n:
-        return Grouping(
-            "run", n_runs, f"the {n} rows belong to {n_runs} runs, and rows of one run share its luck", tests
-        )
-    shape = tests.get("shape")
-    if shape is not None and shape.dependent and shape.n_groups >= FEWEST_CLUSTERS:
+    asked = by or (None if fit.errors_by in (AUTO, ROWS) else fit.errors_by)
+    unit = asked or shared_unit(fit.runs, fit.law)
+    n_groups, test = int(group_labels(fit, unit).max()) + 1, tests.get(unit)
+    if asked:
+        reason = f"rows are {'taken one by one' if unit == 'row' else f'grouped by {unit}'}, as asked"
+    elif unit == "run":
+        reason = f"the {len(fit.runs)} rows belong to {n_groups} runs, and rows of one run share its luck"
+    elif unit == "row":
+        reason = "no two rows share a run or a shape"
+    elif test is not None and test.dependent:
         reason = (
-            f"residuals correlate within shape (intraclass correlation {shape.intraclass:.2f}, F {shape.f:.1f}, "
-            f"p {shape.p_value:.0e}), so that rows are not independent"
+            f"residuals correlate within shape (intraclass correlation {test.intraclass:.2f}, F {test.f:.1f}, "
+            f"p {test.p_value:.0e}), so that rows are not independent"
         )
-        return Grouping("shape", shape.n_groups, reason, tests)
-    return Grouping("row", n, "nothing in the table speaks against independent rows", tests)
+    else:
+        reason = f"the {len(fit.runs)} rows have {n_groups} shapes, and rows of one shape may resemble each other"
+    return Grouping(unit, n_groups, reason, tests)

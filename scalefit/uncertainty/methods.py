@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -75,6 +75,8 @@ class Method:
         Whether it belongs to the fast set.
     withheld_in_runs : bool
         Whether nothing sensible remains of it where rows share runs.
+    conditional : bool
+        Whether its errors hold for the values of parameters at a bound alone.
     failures : tuple of Failure
     """
 
@@ -86,6 +88,7 @@ class Method:
     draws: bool = False
     fast: bool = False
     withheld_in_runs: bool = False
+    conditional: bool = False
     failures: tuple[Failure, ...] = ()
 
     def answer(self, task: Task) -> Answer:
@@ -100,7 +103,7 @@ class Method:
             raise OptionError("it takes every row for independent, and here rows share runs")
         return self.run(task, self.name)
 
-    def reservations(self, task: Task, found: Grouping, label: str, samples: Samples | None) -> dict[str, str]:
+    def reservations(self, task: Task, found: Grouping, label: str, answer: Answer) -> dict[str, str]:
         """Parameter -> why its interval is not claimed to hold its level on this table.
 
         Parameters
@@ -110,14 +113,22 @@ class Method:
             What the table itself says, whatever was asked.
         label : str
             Of the intervals: the method's name, or that of its corrected form, which failures do not concern.
-        samples : Samples or None
+        answer : Answer
             Of the method: draws may carry doubts of their own.
         """
+        samples = answer.samples
         by = task.grouping.by if task.grouping.by != "row" else found.by
         doubts: dict[str, list[str]] = {name: [] for name in task.names}
-        if by != "row" and self.independent != "any" and not (self.independent == by == "run"):
+        independent = "row" if answer.details.get("by") == "row" else self.independent
+        if by != "row" and independent != "any" and not (independent == by == "run"):
+            likely = by == "run" or (by in found.tests and found.tests[by].dependent)
+            are = "are not" if likely else "may not be"
             for reasons in doubts.values():
-                reasons.append(f"it takes rows of one {by} for independent, which they are not")
+                reasons.append(f"it takes rows of one {by} for independent, which they {are}")
+        if self.conditional and task.fit.at_bound:
+            held = ", ".join(task.fit.at_bound)
+            for reasons in doubts.values():
+                reasons.append(f"it takes {held} for known, which only came to a bound")
         for name, reason in (samples.reservations if samples is not None else {}).items():
             if name in doubts:
                 doubts[name].append(reason)
@@ -178,8 +189,24 @@ def by_theory(kind: str) -> Callable[[Task, str], Answer]:
     return run
 
 
+def run_analytic(task: Task, method: str) -> Answer:
+    """What `fit` prints, by the clusters asked for."""
+    asked = task.settings.by
+    fit = task.fit if asked is None else replace(task.fit, errors_by=asked)
+    found = fit.intervals(task.settings.level)
+    known = {name: found[name] for name in task.names if not math.isnan(found[name][0])}
+    if not known:
+        few = f"{fit.errors.groups} {fit.errors.by}s are too few for an interval"
+        raise OptionError(few if fit.errors.too_few else "the data determine no parameter")
+    errors = fit.errors
+    details = {"by": errors.by, "groups": errors.groups, "method": errors.method, "degrees": dict(fit.degrees)}
+    return Answer({method: known}, details=details)
+
+
 def run_mixed(task: Task, method: str) -> Answer:
-    by = "shape" if task.grouping.by == "row" else task.grouping.by
+    by = task.grouping.by
+    if by == "row":
+        raise OptionError("no two rows share a run or a shape")
     found = fit_mixed(task.fit, group_labels(task.fit, by))
     limits = {name: task.fit.constraints.limits(task.fit.law.parameter(name)) for name in task.names}
     ends = {name: found.interval(name, task.settings.level) for name in task.names}
@@ -225,11 +252,27 @@ _WILD_FLOOR_BY_SHAPE = Failure(
     "they held the truth in 86 % of simulated tables",
 )
 
+FEWEST_ROWS = 10
+"""Rows a parameter from which replicates scatter enough: below, quantiles know no Student's t."""
+
+
+def preferred_methods(task: Task) -> tuple[str, ...]:
+    """The methods to trust on a table, the first that is claimed for a parameter first.
+
+    A bootstrap where it is as good as what `fit` prints: clusters from 15 up, rows that share nothing and are many.
+    """
+    if task.grouping.by != "row":
+        return ("cluster", "analytic") if task.grouping.n_groups >= FEWEST_CLUSTERS else ("analytic",)
+    many = len(task.fit.runs) >= FEWEST_ROWS * len(task.fit.optimum.free)
+    return ("pairs", "analytic") if many else ("analytic",)
+
+
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
         method.name: method
         for method in (
             Method("pairs", "rows are independent", run_bootstrap, "row", "rows", draws=True, fast=True),
+            Method("analytic", "runs, shapes or rows are independent: what fit prints", run_analytic, "any", fast=True),
             Method(
                 "cluster",
                 "runs (or shapes) are independent, at least 15 of them",
@@ -258,11 +301,31 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 fast=True,
                 withheld_in_runs=True,
             ),
-            Method("wald", "as profile, and a parabola", by_theory("gauss-newton"), fast=True, withheld_in_runs=True),
-            Method("observed", "as profile, and a parabola", by_theory("observed"), withheld_in_runs=True),
-            Method("robust", "rows are independent, and many", by_theory("robust"), withheld_in_runs=True),
-            Method("cluster-robust", "clusters are independent, and many", by_theory("cluster"), "any"),
-            Method("mixed", "normal noise, an effect that rows of a run or shape share", run_mixed, "any", fast=True),
+            Method(
+                "wald",
+                "as profile, and a parabola",
+                by_theory("gauss-newton"),
+                fast=True,
+                withheld_in_runs=True,
+                conditional=True,
+            ),
+            Method(
+                "observed", "as profile, and a parabola", by_theory("observed"), withheld_in_runs=True, conditional=True
+            ),
+            Method(
+                "robust", "rows are independent, and many", by_theory("robust"), withheld_in_runs=True, conditional=True
+            ),
+            Method(
+                "cluster-robust", "clusters are independent, and many", by_theory("cluster"), "any", conditional=True
+            ),
+            Method(
+                "mixed",
+                "normal noise, an effect that rows of a run or shape share",
+                run_mixed,
+                "any",
+                fast=True,
+                conditional=True,
+            ),
             Method("posterior", "normal noise, a run effect, priors", run_posterior, "run", draws=True),
             Method("importance", "as posterior", run_importance, "run", draws=True, fast=True),
             Method("importance-cluster", "as posterior, by shape", run_importance_cluster, "any", draws=True),

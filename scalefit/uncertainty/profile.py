@@ -43,6 +43,9 @@ Array = NDArray[np.float64]
 FARTHEST = 1e4
 """Where nothing bounds a quantity, an end farther away than this many standard errors is open."""
 
+FLOORS = (0.3, 0.6)
+"""Shares of the smallest loss at which a floor that came to its bound is tried again."""
+
 LARGEST_LOG = 700.0
 """Logarithms of coefficients are tried so far, which numbers can still hold."""
 
@@ -247,5 +250,14 @@ def refit_with(fit: Fit, fixed: Mapping[str, float], near: Mapping[str, float]) 
         bounds=MappingProxyType(bounds),
     )
     centred = CentredLaw.of(fit, held)
-    solution = solve(centred.problem, centred.free(near)[None], tolerance=1e-10)
-    return float(solution.state.value[0]), centred.params(solution.state.free[0])
+    starts = centred.free(near)[None]
+    if "L0" in centred.free_names and near["L0"] <= constraints.limits(fit.law.parameter("L0"))[0]:
+        # With the floor at its bound there may be a second valley, of larger floors and steeper exponents.
+        starts = np.repeat(starts, 1 + len(FLOORS), axis=0)
+        starts[1:, centred.free_names.index("L0")] = np.array(FLOORS) * centred.smallest_loss
+        exponents = [p.is_exponent for p in centred.free_parameters]
+        starts[1:, exponents] /= 1 - np.array(FLOORS)[:, None]
+        starts = np.clip(starts, centred.problem.lower, centred.problem.upper)
+    solution = solve(centred.problem, starts, tolerance=1e-10)
+    best = int(np.argmin(solution.state.value))
+    return float(solution.state.value[best]), centred.params(solution.state.free[best])

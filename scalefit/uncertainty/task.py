@@ -13,7 +13,7 @@ from scalefit.execute import Progress
 from scalefit.fitting.starts import check_seed
 from scalefit.uncertainty.asymptotic import Asymptotic, asymptotic
 from scalefit.uncertainty.bootstrap import check_resamples
-from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Grouping, group_labels
+from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Grouping
 from scalefit.uncertainty.profile import Profile
 from scalefit.uncertainty.samples import Samples, check_level
 
@@ -101,24 +101,19 @@ class Task:
         return asymptotic(self.fit, by=self.grouping.by, seed=settings.seed, simulations=settings.simulations)
 
     def clusters(self) -> str:
-        """What clusters are: the grouping, or shapes where nothing is grouped.
+        """What clusters are.
 
         Raises
         ------
         OptionError
-            If there are fewer than 15, or rows were to be taken one by one.
+            If there are fewer than 15, or rows share nothing.
         """
-        by, asked = self.grouping.by, self.settings.by
-        if asked == "row":
-            raise OptionError("rows are taken one by one, as asked")
+        by, count, asked = self.grouping.by, self.grouping.n_groups, self.settings.by
         if by == "row":
-            if any(name != "tokens" for name in self.fit.law.columns):
-                labels = group_labels(self.fit, "shape")
-                if FEWEST_CLUSTERS <= int(labels.max()) + 1 < len(labels):
-                    return "shape"
-            raise OptionError(f"there are no {FEWEST_CLUSTERS} runs or shapes that rows share")
-        if self.grouping.n_groups < FEWEST_CLUSTERS:
-            few = f"{self.grouping.n_groups} {by}s are too few to resample ({FEWEST_CLUSTERS} needed)"
+            nothing = f"there are no {FEWEST_CLUSTERS} runs or shapes that rows share"
+            raise OptionError("rows are taken one by one, as asked" if asked == "row" else nothing)
+        if count < FEWEST_CLUSTERS:
+            few = f"{count} {by}s are too few to resample ({FEWEST_CLUSTERS} needed)"
             raise OptionError(few if asked is None else f"there are fewer than {FEWEST_CLUSTERS} clusters by {by}")
         return by
 

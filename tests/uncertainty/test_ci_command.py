@@ -49,7 +49,10 @@ def test_the_document_has_its_keys(chinchilla):
     assert chinchilla["level"] == 0.95
     assert (chinchilla["default"], chinchilla["by"]) == ("cluster", "shape")
     assert "intraclass correlation 0.35" in chinchilla["reason"]
+    assert chinchilla["trusted"] == {n: "analytic" if n == "L0" else "cluster" for n in chinchilla["estimates"]}
+    assert chinchilla["diagnostics"]["analytic"]["groups"] == 39
     assert set(chinchilla["intervals"]) == {
+        "analytic",
         "pairs",
         "pairs-bca",
         "cluster",
@@ -123,8 +126,8 @@ def test_the_draws_are_written_and_not_overwritten(run):
 
 def test_gemstones_shows_the_naive_interval_beside_and_withholds_what_needs_independent_rows(run):
     found = json.loads(run("gemstones", "--method", "pairs,cluster,profile,wald", "--json", status=3))
-    assert (found["suits"], found["by"]) == ("cluster", "run")
-    assert found["default"] is None  # a third of the replicates have L0 at its bound
+    assert (found["default"], found["suits"], found["by"]) == (None, "cluster", "run")
+    assert "of the replicates have L0 at a bound" in found["reservations"]["cluster"]["alpha_width"]
     assert set(found["withheld"]) == {"profile", "wald"}
     widths = {
         method: {name: np.ptp(found["intervals"][method][name]) for name in ("alpha_width", "alpha_tokens")}
@@ -185,27 +188,67 @@ def in_process(monkeypatch, capsys, *words):
 
 
 def test_a_method_without_a_row_is_not_recommended(run):
-    lines = ["width,depth,tokens,loss"]
     rng = np.random.default_rng(1)
-    for width, depth, tokens in product((256, 512, 1024), (4, 8, 16), (1e9, 1e10, 1e11)):
-        loss = (1.7 + 300 / width + 3 / depth + 505 / tokens**0.3) * np.exp(0.002 * rng.standard_normal())
-        lines.append(f"{width},{depth},{tokens:g},{loss:.6f}")
-    for name in ("a.csv", "b.csv"):
-        (run.folder / name).write_text("\n".join(lines))
-    two_runs = run("a.csv", "b.csv", "--method", "cluster", status=3)
-    assert "None is to be trusted: cluster gives none" in two_runs
+    for file in ("a.csv", "b.csv"):
+        lines = ["width,depth,tokens,loss"]
+        for width, depth, tokens in product((256, 512, 1024), (4, 8, 16), (1e9, 1e10, 1e11)):
+            loss = (1.7 + 300 / width + 3 / depth + 505 / tokens**0.3) * np.exp(0.002 * rng.standard_normal())
+            lines.append(f"{width},{depth},{tokens:g},{loss:.6f}")
+        (run.folder / file).write_text("\n".join(lines))
+    two_runs = run("a.csv", "b.csv", "--method", "analytic,cluster,pairs", status=3)
+    assert "None is to be trusted: analytic gives none" in two_runs
+    assert "analytic: withheld, 2 runs are too few for an interval" in two_runs
     assert "cluster: withheld, 2 runs are too few to resample (15 needed)" in two_runs
     assert "(*)" not in two_runs
-    few = run("a.csv", "--by", "width", "--method", "cluster,cluster-robust,wald")
-    assert "None is to be trusted: cluster gives none" in few
+    few = " ".join(run("a.csv", "--by", "width", "--method", "cluster,cluster-robust,wald").split())
+    assert "None is to be trusted yet; add --method analytic: rows are grouped by width, as asked" in few
     assert "fewer than 15 clusters by width" in few
-    found = json.loads(run("a.csv", "--method", "wald", "--json"))
-    assert (found["default"], found["suits"]) == (None, "pairs")
+    found = json.loads(run("a.csv", "--method", "analytic,wald,pairs", "--json"))
+    assert (found["default"], found["by"]) == ("analytic", "shape")
+    assert "rows of one shape for independent, which they may not be" in found["reservations"]["wald"]["L0"]
     asked = json.loads(run(*CHIN, "--by", "row", "--method", "pairs,cluster", "--resamples", "60", "--json"))
     assert (asked["suits"], asked["by"], asked["reason"]) == ("pairs", "row", "rows are taken one by one, as asked")
     assert asked["default"] is None  # the residuals speak against it
     assert set(asked["withheld"]) == {"cluster"}
     assert "rows of one shape" in asked["reservations"]["pairs"]["alpha_depth"]
+
+
+def test_a_few_rows_of_their_own_have_the_interval_of_the_fit_and_no_bootstrap(run):
+    """1 degree of freedom; published: alpha between 0.213 and 0.379."""
+    rows = ["tokens,loss", "1e8,3.713", "1e9,2.708", "1e10,2.212", "1e11,1.950"]
+    (run.folder / "four_rows.csv").write_text("\n".join(rows))
+    table = ("four_rows.csv", "--law", "tokens", "--json")
+    found = json.loads(run(*table, "--method", "analytic,pairs,wald"))
+    assert found["default"] == "analytic"
+    assert found["intervals"]["analytic"]["alpha_tokens"] == pytest.approx([0.213, 0.379], abs=1e-3)
+    assert found["intervals"]["wald"]["alpha_tokens"] == pytest.approx(found["intervals"]["analytic"]["alpha_tokens"])
+    assert set(found["reservations"]) >= {"pairs"}
+    assert fit_document(run, *table)["interval"] == found["intervals"]["analytic"]
+
+
+def test_with_the_floor_at_zero_nothing_takes_it_for_known(run):
+    losses = [2.1989, 2.1416, 2.0875, 2.0305, 1.9726, 1.9125, 1.8669, 1.8182]
+    rows = [f"{1e9 * 2**i:g},{loss}" for i, loss in enumerate(losses)]
+    (run.folder / "floor.csv").write_text("\n".join(["tokens,loss", *rows]))
+    table = ("floor.csv", "--law", "tokens", "--json")
+    found = json.loads(run(*table, "--method", "analytic,profile,wald"))
+    assert found["default"] == "analytic"
+    assert found["intervals"]["analytic"]["alpha_tokens"] == pytest.approx([0.0385, 0.0777], abs=5e-4)
+    assert found["intervals"]["profile"]["c_tokens"] == pytest.approx(
+        found["intervals"]["analytic"]["c_tokens"], rel=1e-3
+    )
+    assert "takes L0 for known" in found["reservations"]["wald"]["alpha_tokens"]
+    assert found["verdicts"]["alpha_tokens"] != "determined"
+    assert fit_document(run, *table)["interval"] == found["intervals"]["analytic"]
+
+
+def fit_document(run, *words):
+    """What `scalefit fit` says of the same table."""
+    code = "from scalefit.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "fit", *words], cwd=run.folder, capture_output=True, text=True, check=False
+    )
+    return json.loads(done.stdout)
 
 
 def test_ctrl_c_prints_the_finished_methods_and_one_line(monkeypatch, capsys):
