@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.fitting.fit import Fit
 from scalefit.identifiability import Verdict
 from scalefit.optimal.compute import MOST, BestSizes, Cost, best_sizes, cost_of_runs, losses_at_ratio
-from scalefit.optimal.remarks import WORTH_SAYING
+from scalefit.optimal.remarks import extrapolates, not_determined
 from scalefit.optimal.shape import ShapeIntervals
 from scalefit.optimal.sweep import central_interval
 from scalefit.prediction import decades_beyond
@@ -26,7 +27,10 @@ Array = NDArray[np.float64]
 Interval = tuple[float, float]
 Range = tuple[float, float]
 
-QUANTITIES = ("params", "tokens", "tokens_per_param", "loss")
+ROWS_MATTER = (
+    "Nothing in the table checks the law there; the interval assumes that it holds. Fit again with other rows left out "
+    "(--drop-worst), which moves the answer more than the interval says."
+)
 
 
 @dataclass(frozen=True)
@@ -78,14 +82,14 @@ class Allocation:
     budget: float
     cost: str
     determined: bool
-    params: float
-    tokens: float
-    tokens_per_param: float
-    loss: float
-    exponents: Mapping[str, float]
-    by_method: tuple[ShapeIntervals, ...]
-    at_ratios: tuple[AtRatio, ...]
-    decades: Mapping[str, float]
+    params: float = math.nan
+    tokens: float = math.nan
+    tokens_per_param: float = math.nan
+    loss: float = math.nan
+    exponents: Mapping[str, float] = field(default_factory=dict)
+    by_method: tuple[ShapeIntervals, ...] = ()
+    at_ratios: tuple[AtRatio, ...] = ()
+    decades: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[ScalefitWarning, ...] = ()
 
     @property
@@ -146,40 +150,41 @@ def optimal_allocation(
         p.name for p in fit.law.parameters if not p.is_floor and fit.verdicts.get(p.name) is Verdict.NOT_DETERMINED
     )
     if open_names:
-        return replace(_bare(flops, cost, dict.fromkeys(QUANTITIES, math.nan)), warnings=(_not_determined(open_names),))
+        return Allocation(flops, cost.name, determined=False, warnings=(not_determined("allocation", open_names),))
     drawn = [best_sizes(fit.law, samples, flops, cost, ranges) for samples in sets]
-    values = {name: float(x[0]) for name, x in _plain(found).items()}
-    allocation = replace(
-        _bare(flops, cost, values),
-        determined=True,
-        exponents=MappingProxyType({name: float(x[0]) for name, x in _rates(found).items()}),
-        by_method=tuple(_intervals(s, sizes, level) for s, sizes in zip(sets, drawn, strict=True)),
-        at_ratios=tuple(
-            _at_ratio(fit, flops, cost, ratio, (sets[0], drawn[0].loss) if sets else None, level)
-            for ratio in tokens_per_param
-        ),
-        decades=MappingProxyType({n: float(decades_beyond(values[n], fit.runs[n])) for n in ("params", "tokens")}),
-    )
-    doubts = [warning for samples in sets for warning in samples.warnings]
-    return replace(allocation, warnings=(*_explain(allocation, bool(found.at_end[0])), *doubts))
-
-
-def _bare(flops: float, cost: Cost, values: Mapping[str, float]) -> Allocation:
-    """The numbers alone."""
-    nothing: Mapping[str, float] = MappingProxyType({})
-    return Allocation(
+    values: dict[str, Any] = {name: float(x[0]) for name, x in _plain(found).items()}
+    ratios = []
+    for ratio in tokens_per_param:
+        n, w, loss = (float(x[0]) for x in losses_at_ratio(fit.law, fit.params, flops, cost, ratio))
+        interval = (math.nan, math.nan)
+        if sets:
+            interval = central_interval(
+                losses_at_ratio(fit.law, sets[0], flops, cost, ratio)[2] / drawn[0].loss - 1, level
+            )
+        ratios.append(AtRatio(ratio, math.exp(n), math.exp(w), loss, loss / values["loss"] - 1, interval))
+    allocation = Allocation(
         budget=flops,
         cost=cost.name,
-        determined=False,
-        params=values["params"],
-        tokens=values["tokens"],
-        tokens_per_param=values["tokens_per_param"],
-        loss=values["loss"],
-        exponents=nothing,
-        by_method=(),
-        at_ratios=(),
-        decades=nothing,
+        determined=True,
+        **values,
+        exponents=MappingProxyType({"params": float(found.exponent[0]), "tokens": float(found.token_exponent[0])}),
+        by_method=tuple(_intervals(s, sizes, level) for s, sizes in zip(sets, drawn, strict=True)),
+        at_ratios=tuple(ratios),
+        decades=MappingProxyType({n: float(decades_beyond(values[n], fit.runs[n])) for n in ("params", "tokens")}),
     )
+    remarks = []
+    if found.at_end[0]:
+        remarks.append(
+            ScalefitWarning(
+                "optimum-at-edge",
+                f"the best size stands at the end of a range, {allocation.params:.4g} parameters and "
+                f"{allocation.tokens:.4g} tokens: this is no optimum of the law.",
+                "Widen the range with --range params=LOW:HIGH or tokens=LOW:HIGH.",
+                {"params": allocation.params, "tokens": allocation.tokens},
+            )
+        )
+    remarks += extrapolates("the answer", allocation, ROWS_MATTER)
+    return replace(allocation, warnings=(*remarks, *(warning for samples in sets for warning in samples.warnings)))
 
 
 def _plain(found: BestSizes) -> dict[str, Array]:
@@ -189,67 +194,16 @@ def _plain(found: BestSizes) -> dict[str, Array]:
         return {"params": n, "tokens": d, "tokens_per_param": d / n, "loss": found.loss}
 
 
-def _rates(found: BestSizes) -> dict[str, Array]:
-    return {"params": found.exponent, "tokens": found.token_exponent}
-
-
 def _intervals(samples: Samples, found: BestSizes, level: float) -> ShapeIntervals:
     return ShapeIntervals(
         method=samples.method,
         level=level,
         intervals=MappingProxyType({name: central_interval(x, level) for name, x in _plain(found).items()}),
-        exponents=MappingProxyType({name: central_interval(x, level) for name, x in _rates(found).items()}),
+        exponents=MappingProxyType(
+            {
+                "params": central_interval(found.exponent, level),
+                "tokens": central_interval(found.token_exponent, level),
+            }
+        ),
         at_edge=float(found.at_end.mean()),
     )
-
-
-def _at_ratio(
-    fit: Fit, flops: float, cost: Cost, ratio: float, drawn: tuple[Samples, Array] | None, level: float
-) -> AtRatio:
-    best: ArrayLike = best_sizes(fit.law, fit.params, flops, cost).loss
-    n, w, loss = (float(x[0]) for x in losses_at_ratio(fit.law, fit.params, flops, cost, ratio))
-    interval = (float("nan"), float("nan"))
-    if drawn is not None:
-        samples, least = drawn
-        interval = central_interval(losses_at_ratio(fit.law, samples, flops, cost, ratio)[2] / least - 1, level)
-    return AtRatio(ratio, math.exp(n), math.exp(w), loss, loss / float(np.asarray(best)[0]) - 1, interval)
-
-
-def _not_determined(names: tuple[str, ...]) -> ScalefitWarning:
-    return ScalefitWarning(
-        "allocation-not-determined",
-        f"the best size follows from {', '.join(names)}, which the data do not determine, so that none is given.",
-        "Train the runs that `scalefit suggest` names, fix the parameters at known values, or fit a smaller law.",
-        {"parameters": list(names)},
-    )
-
-
-def _explain(found: Allocation, at_end: bool) -> list[ScalefitWarning]:
-    """What limits the meaning of the answer."""
-    remarks = []
-    if at_end:
-        remarks.append(
-            ScalefitWarning(
-                "optimum-at-edge",
-                f"the best size stands at the end of a range, {found.params:.4g} parameters and {found.tokens:.4g} "
-                "tokens: this is no optimum of the law.",
-                "Widen the range with --range params=LOW:HIGH or tokens=LOW:HIGH.",
-                {"params": found.params, "tokens": found.tokens},
-            )
-        )
-    far = {name: d for name, d in found.decades.items() if abs(d) >= WORTH_SAYING}
-    if far:
-        parts = [
-            f"{name} {getattr(found, name):.4g} lies {abs(d):.1f} decades {'above' if d > 0 else 'below'}"
-            for name, d in far.items()
-        ]
-        remarks.append(
-            ScalefitWarning(
-                "extrapolates",
-                f"the answer extrapolates: {', '.join(parts)} the runs of the table.",
-                "Nothing in the table checks the law there; the interval assumes that it holds. Fit again with other "
-                "rows left out (--drop-worst), which moves the answer more than the interval says.",
-                {"decades": {name: round(d, 4) for name, d in far.items()}},
-            )
-        )
-    return remarks

@@ -198,10 +198,6 @@ class Space:
         if budget.flops is not None:
             fewest = self.tokens[0] if budget.tokens is None else budget.tokens
             limits.append(Limit("flops", self.count.training_flops, budget.flops / fewest))
-        self._require_room(limits)
-        return tuple(limits)
-
-    def _require_room(self, limits: list[Limit]) -> None:
         v, u = np.log(self.width[0]), np.log(self.depth[0])
         for limit in limits:
             if limit.excess(v, u) > 0:
@@ -211,6 +207,7 @@ class Space:
                     f"allowed (width {self.width[0]:g}, depth {self.depth[0]:g}, count {self.count.name}); "
                     "raise the budget, or lower the ranges"
                 )
+        return tuple(limits)
 
     @property
     def convex(self) -> bool:

@@ -175,30 +175,24 @@ def feasible_shapes(tradeoff: Tradeoff, log_width: float, loss: float, rounding:
     log_tokens = tradeoff.log_tokens(v, u)
     tokens = np.full(len(v), np.nan) if log_tokens is None else np.exp(log_tokens)
     order = np.argsort(losses, kind="stable")[: rounding.n_best]
-    return tuple(
-        _described(tradeoff, rounding, (width[i], depth[i], tokens[i]), float(losses[i]), float(losses[i] / loss - 1))
-        for i in order
-    )
-
-
-def _described(
-    tradeoff: Tradeoff, rounding: Rounding, shape: tuple[float, float, float], loss: float, excess: float
-) -> FeasibleShape:
-    width, depth, tokens = shape
     count, serving = tradeoff.space.count, tradeoff.space.serving
-    return FeasibleShape(
-        width=int(width),
-        depth=int(depth),
-        heads=round(count.attention_ratio * width / rounding.head_size),
-        tokens=float(tokens),
-        params=float(count.params(width, depth)),
-        flops=float(count.train(width, depth, tokens)),
-        loss=loss,
-        excess=excess,
-        memory=float(serving.memory(count)(width, depth)),
-        latency=float(serving.latency(count)(width, depth)),
-        inference_flops=float(count.inference_flops(width, depth)),
-        cached=float(count.cache(width, depth)),
+    memory, latency = serving.memory(count), serving.latency(count)
+    return tuple(
+        FeasibleShape(
+            width=int(width[i]),
+            depth=int(depth[i]),
+            heads=round(count.attention_ratio * width[i] / rounding.head_size),
+            tokens=float(tokens[i]),
+            params=float(count.params(width[i], depth[i])),
+            flops=float(count.train(width[i], depth[i], tokens[i])),
+            loss=float(losses[i]),
+            excess=float(losses[i] / loss - 1),
+            memory=float(memory(width[i], depth[i])),
+            latency=float(latency(width[i], depth[i])),
+            inference_flops=float(count.inference_flops(width[i], depth[i])),
+            cached=float(count.cache(width[i], depth[i])),
+        )
+        for i in order
     )
 
 
@@ -211,17 +205,11 @@ def _widths(tradeoff: Tradeoff, log_width: float, rounding: Rounding) -> Array:
         first = max(first, middle - MOST_WIDTHS // 2)
         last = min(last, first + MOST_WIDTHS)
     widths = step * np.arange(first, last + 1, dtype=np.float64)
-    widths = widths[_whole_heads(tradeoff, widths, rounding)]
-    smallest = np.full(len(widths), tradeoff.u_range[0])
-    fits = np.ones(len(widths), dtype=bool)
-    for limit in tradeoff.limits:
-        fits &= limit.excess(np.log(widths), smallest) <= AT_LIMIT
-    return widths[fits]
-
-
-def _whole_heads(tradeoff: Tradeoff, widths: Array, rounding: Rounding) -> NDArray[np.bool_]:
-    """Which widths hold whole heads, in whole groups where the group is a whole number."""
     count = tradeoff.space.count
     group = count.heads_per_kv if float(count.heads_per_kv).is_integer() else 1.0
     groups = count.attention_ratio * widths / (rounding.head_size * group)
-    return np.asarray(np.abs(groups - np.round(groups)) <= AT_LIMIT * groups)
+    fits = np.abs(groups - np.round(groups)) <= AT_LIMIT * groups  # whole heads, in whole groups
+    smallest = np.full(len(widths), tradeoff.u_range[0])
+    for limit in tradeoff.limits:
+        fits &= limit.excess(np.log(widths), smallest) <= AT_LIMIT
+    return widths[fits]

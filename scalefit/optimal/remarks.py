@@ -1,4 +1,4 @@
-"""What has to be said beside a best shape."""
+"""What has to be said beside a best shape or size."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from scalefit.fitting.fit import Fit
 from scalefit.optimal.neighbours import Rounding
 
 if TYPE_CHECKING:
-    from scalefit.optimal.shape import OptimalShape, ShapeIntervals
+    from scalefit.optimal.allocation import Allocation
+    from scalefit.optimal.shape import OptimalShape
 
-__all__ = ["explain", "shape_not_determined"]
+__all__ = ["explain", "extrapolates", "not_determined"]
 
 WORTH_SAYING = 0.05
 """Decades beyond the table from which extrapolation is named."""
@@ -20,21 +21,34 @@ FEW_AT_EDGE = 0.01
 """Share of draws at an edge from which it is named."""
 
 
-def shape_not_determined(names: tuple[str, ...]) -> ScalefitWarning:
-    """The shape follows from parameters that the data leave open."""
-    return ScalefitWarning(
-        "shape-not-determined",
-        f"the best shape follows from {', '.join(names)}, which the data do not determine, so that no shape is given.",
-        "Train the runs that `scalefit suggest` names, fix the parameters at known values, or fit a smaller law.",
-        {"parameters": list(names)},
-    )
-
-
 def explain(shape: OptimalShape, fit: Fit, rounding: Rounding) -> tuple[ScalefitWarning, ...]:
     """Everything that limits what the best shape means."""
-    remarks = [_at_edge(shape, name, fit) for name in shape.at_edge]
-    remarks += [_extrapolates(shape)] if any(abs(d) >= WORTH_SAYING for d in shape.decades.values()) else []
-    remarks += [_draws_at_edge(s) for s in shape.by_method if s.at_edge > FEW_AT_EDGE and not shape.at_edge]
+    remarks = []
+    for name in shape.at_edge:
+        value = getattr(shape, name)
+        factors = [f for f in fit.law.factors if f.column == name]
+        missing = all(fit.params[fit.law.term_of(factor).coefficient] == 0 for factor in factors)
+        why = f"the law has no term in {name} that would stop it" if missing else "the loss still falls towards it"
+        remarks.append(
+            ScalefitWarning(
+                "optimum-at-edge",
+                f"the best {name} is the end of its range, {value:.6g}: {why}. This is no optimum of the law.",
+                f"Widen the range with --range {name}=LOW:HIGH, or add runs that vary {name} more.",
+                {"column": name, "value": value},
+            )
+        )
+    advice = "Nothing in the table checks the law there; the interval assumes that it holds."
+    remarks += extrapolates("the shape", shape, advice)
+    remarks += [
+        ScalefitWarning(
+            "draws-at-edge",
+            f"{found.at_edge:.1%} of the {found.method} draws have their best shape at the end of a range.",
+            "Where this is more than the tail of the interval, read its end as open.",
+            {"method": found.method, "share": found.at_edge},
+        )
+        for found in shape.by_method
+        if found.at_edge > FEW_AT_EDGE and not shape.at_edge
+    ]
     if "tokens" in fit.law.columns and shape.tokens != shape.tokens:
         remarks.append(
             ScalefitWarning(
@@ -56,36 +70,30 @@ def explain(shape: OptimalShape, fit: Fit, rounding: Rounding) -> tuple[Scalefit
     return tuple(remarks)
 
 
-def _at_edge(shape: OptimalShape, name: str, fit: Fit) -> ScalefitWarning:
-    value = getattr(shape, name)
-    missing = name not in fit.law.columns or fit.params[f"c_{name}"] == 0
-    why = f"the law has no term in {name} that would stop it" if missing else "the loss still falls towards it"
+def not_determined(what: str, names: tuple[str, ...]) -> ScalefitWarning:
+    """The answer follows from parameters that the data leave open."""
     return ScalefitWarning(
-        "optimum-at-edge",
-        f"the best {name} is the end of its range, {value:.6g}: {why}. This is no optimum of the law.",
-        f"Widen the range with --range {name}=LOW:HIGH, or add runs that vary {name} more.",
-        {"column": name, "value": value},
+        f"{what}-not-determined",
+        f"the best {what} follows from {', '.join(names)}, which the data do not determine, so that none is given.",
+        "Train the runs that `scalefit suggest` names, fix the parameters at known values, or fit a smaller law.",
+        {"parameters": list(names)},
     )
 
 
-def _extrapolates(shape: OptimalShape) -> ScalefitWarning:
-    far = {name: d for name, d in shape.decades.items() if abs(d) >= WORTH_SAYING}
+def extrapolates(what: str, found: OptimalShape | Allocation, advice: str) -> list[ScalefitWarning]:
+    """Which numbers of an answer lie beyond the table, by how many decades."""
+    far = {name: d for name, d in found.decades.items() if abs(d) >= WORTH_SAYING}
+    if not far:
+        return []
     parts = [
-        f"{name} {getattr(shape, name):.4g} lies {abs(d):.1f} decades {'above' if d > 0 else 'below'}"
+        f"{name} {getattr(found, name):.4g} lies {abs(d):.1f} decades {'above' if d > 0 else 'below'}"
         for name, d in far.items()
     ]
-    return ScalefitWarning(
-        "extrapolates",
-        f"the shape extrapolates: {', '.join(parts)} the runs of the table.",
-        "Nothing in the table checks the law there; the interval assumes that it holds.",
-        {"decades": {name: round(d, 4) for name, d in far.items()}},
-    )
-
-
-def _draws_at_edge(found: ShapeIntervals) -> ScalefitWarning:
-    return ScalefitWarning(
-        "draws-at-edge",
-        f"{found.at_edge:.1%} of the {found.method} draws have their best shape at the end of a range.",
-        "Where this is more than the tail of the interval, read its end as open.",
-        {"method": found.method, "share": found.at_edge},
-    )
+    return [
+        ScalefitWarning(
+            "extrapolates",
+            f"{what} extrapolates: {', '.join(parts)} the runs of the table.",
+            advice,
+            {"decades": {name: round(d, 4) for name, d in far.items()}},
+        )
+    ]

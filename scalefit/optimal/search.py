@@ -87,7 +87,7 @@ def find_shapes(tradeoff: Tradeoff, near: tuple[Array, Array] | None = None) -> 
     """
 
     def search(part: Tradeoff, rows: Rows) -> tuple[Array, Array]:
-        v, u, exact = _start(part, None if near is None else (near[0][rows], near[1][rows]))
+        v, u, exact = _start(part, near, rows)
         rest = np.flatnonzero(~_allowed(part, v, u)) if exact else np.arange(len(v))
         if len(rest):
             v[rest], u[rest] = _over_depths(part.where(rest), v[rest], u[rest])
@@ -152,12 +152,12 @@ def _allowed(tradeoff: Tradeoff, v: Array, u: Array) -> NDArray[np.bool_]:
     return fine
 
 
-def _start(tradeoff: Tradeoff, near: tuple[Array, Array] | None) -> tuple[Array, Array, bool]:
+def _start(tradeoff: Tradeoff, near: tuple[Array, Array] | None, rows: Rows) -> tuple[Array, Array, bool]:
     """Equations (3) and (4) on the monomial that the cost is near the first draw's solution; whether they are exact."""
     law = tradeoff.law
     terms = [law.v, law.u, law.w] if tradeoff.tokens_follow else [law.v, law.u]
     present = [term for term in terms if term is not None]
-    guess = np.log([[1024.0], [16.0]]) * np.ones(len(law))
+    guess = np.log([[1024.0], [16.0]])
     size: Size
     if tradeoff.tokens_follow:
         size, log_bound = tradeoff.space.count.training_flops, math.log(tradeoff.budget.flops or math.nan)
@@ -166,10 +166,11 @@ def _start(tradeoff: Tradeoff, near: tuple[Array, Array] | None) -> tuple[Array,
         size, log_bound = tradeoff.limits[0].size, math.log(tradeoff.limits[0].bound)
     monomial = isinstance(size, Posynomial) and len(size.terms) == 1
     if near is not None and not monomial:
-        return *near, False
+        return near[0][rows], near[1][rows], False
     if len(present) < len(terms) or not tradeoff.convex:
-        return guess[0], guess[1], False
-    first, at = [term.where(np.array([0])) for term in present], guess[:, :1]
+        v, u = guess * np.ones(len(law))
+        return v, u, False
+    first, at = [term.where(np.array([0])) for term in present], guess
     for last in range(0 if monomial else _CONDENSATIONS - 1, -1, -1):
         local = size.log_derivatives(at[0], at[1])
         powers = [float(local.v[0]), float(local.u[0]), 1.0][: len(terms)]
@@ -178,20 +179,21 @@ def _start(tradeoff: Tradeoff, near: tuple[Array, Array] | None) -> tuple[Array,
             break
         at = np.clip(_on_monomial(first, powers, log_bound - log_k), -1.0, 60.0)
         if not np.isfinite(at).all():
-            return guess[0], guess[1], False
+            v, u = guess * np.ones(len(law))
+            return v, u, False
     v, u = _on_monomial(present, powers, log_bound - log_k)
     simple = all(term.shift == 0 for term in present) and (tradeoff.tokens_follow or len(tradeoff.limits) == 1)
     return v, u, monomial and simple
 
 
-def _on_monomial(terms: Sequence[Term], powers: Sequence[float], log_bound: float) -> Array:
+def _on_monomial(terms: Sequence[Term], powers: Sequence[float], log_bound: float) -> list[Array]:
     """ln x of the first two variables by equations (3) and (4) at ln(B / K); not finite where a term vanished."""
     sizes = [t.log_c + np.log(t.alpha) - np.log(p) for t, p in zip(terms, powers, strict=True)]
     rates = [p / t.alpha for t, p in zip(terms, powers, strict=True)]
     with np.errstate(invalid="ignore"):
         total = np.asarray(sum(r * s for r, s in zip(rates, sizes, strict=True)))
         log_lambda = (total - log_bound) / np.asarray(sum(rates))
-        return np.stack([(s - log_lambda) / t.alpha for s, t in zip(sizes, terms, strict=True)][:2])
+        return [np.asarray((s - log_lambda) / t.alpha) for s, t in zip(sizes[:2], terms[:2], strict=True)]
 
 
 def _over_depths(tradeoff: Tradeoff, v: Array, u: Array) -> tuple[Array, Array]:

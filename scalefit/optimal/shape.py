@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -16,9 +16,9 @@ from scalefit.fitting.fit import Fit
 from scalefit.identifiability import Verdict
 from scalefit.optimal.budget import Budget, Serving, Space
 from scalefit.optimal.neighbours import FeasibleShape, Flatness, Rounding, feasible_shapes, flatness
-from scalefit.optimal.remarks import explain, shape_not_determined
+from scalefit.optimal.remarks import explain, not_determined
 from scalefit.optimal.search import AT_LIMIT, Shapes, best_at_ratio, find_shapes
-from scalefit.optimal.sweep import QUANTITIES, central_interval, quantities
+from scalefit.optimal.sweep import central_interval, quantities
 from scalefit.optimal.tradeoff import TermsInLogs, Tradeoff
 from scalefit.prediction import decades_beyond
 from scalefit.uncertainty.samples import Samples, check_level
@@ -31,8 +31,6 @@ Interval = tuple[float, float]
 BUDGET_STEP = 1e-3
 """Step in ln budget of the local exponents, whose error is of its square."""
 
-EXPONENTS = ("width", "depth", "tokens", "ratio")
-
 
 @dataclass(frozen=True)
 class ShapeIntervals:
@@ -44,9 +42,10 @@ class ShapeIntervals:
         What made the draws.
     level : float
     intervals : mapping of str to (float, float)
-        Of width, depth, tokens, ratio and loss; of the two shares of `Flatness` as `halved` and `doubled`.
+        Of width, depth, tokens, ratio, loss, params and tokens_per_param; of the two shares of `Flatness` as
+        `halved` and `doubled`.
     exponents : mapping of str to (float, float)
-        Of the exponents of width, depth, tokens and ratio against the budget.
+        Of the exponents of width, depth, tokens, ratio and params against the budget.
     at_edge : float
         Share of the draws whose best shape stands at the end of a range, or whose term vanished.
     """
@@ -81,8 +80,10 @@ class OptimalShape:
         Predicted loss, nats per token.
     params, flops : float
         By the count; `flops` of the whole training.
+    tokens_per_param : float
+        nan for unlimited tokens.
     exponents : mapping of str to float
-        Local exponents of width, depth, tokens and ratio against the budget (the compute, where it is one).
+        Local exponents of width, depth, tokens, ratio and params against the budget (the compute, where it is one).
     flatness : Flatness or None
     feasible : tuple of FeasibleShape
         The best shapes that can be built, best first.
@@ -103,20 +104,21 @@ class OptimalShape:
     count: str
     serving: Serving
     determined: bool
-    width: float
-    depth: float
-    tokens: float
-    ratio: float
-    loss: float
-    params: float
-    flops: float
-    exponents: Mapping[str, float]
-    flatness: Flatness | None
-    feasible: tuple[FeasibleShape, ...]
-    by_method: tuple[ShapeIntervals, ...]
-    binding: tuple[str, ...]
-    at_edge: tuple[str, ...]
-    decades: Mapping[str, float]
+    width: float = math.nan
+    depth: float = math.nan
+    tokens: float = math.nan
+    ratio: float = math.nan
+    loss: float = math.nan
+    params: float = math.nan
+    tokens_per_param: float = math.nan
+    flops: float = math.nan
+    exponents: Mapping[str, float] = field(default_factory=dict)
+    flatness: Flatness | None = None
+    feasible: tuple[FeasibleShape, ...] = ()
+    by_method: tuple[ShapeIntervals, ...] = ()
+    binding: tuple[str, ...] = ()
+    at_edge: tuple[str, ...] = ()
+    decades: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[ScalefitWarning, ...] = ()
 
     @property
@@ -178,56 +180,38 @@ def optimal_shape(
     space, rounding = space or Space(), rounding or Rounding()
     tradeoff = Tradeoff(TermsInLogs.of(fit.law, fit.params), budget, space)
     sets = (draws,) if isinstance(draws, Samples) else tuple(draws)
-    if open_parameters := _open_parameters(fit, tradeoff):
-        return _undetermined(tradeoff, open_parameters)
+    columns = ("width", "depth", "tokens") if tradeoff.tokens_follow else ("width", "depth")
+    names = [n for t in fit.law.factors if t.column in columns for n in (fit.law.term_of(t).coefficient, t.exponent)]
+    if loose := tuple(name for name in names if fit.verdicts.get(name) is Verdict.NOT_DETERMINED):
+        undetermined = OptimalShape(budget, space.count.name, space.serving, determined=False)
+        return replace(undetermined, warnings=(not_determined("shape", loose),))
     best = find_shapes(tradeoff)
-    values: dict[str, Any] = {name: float(value[0]) for name, value in quantities(best).items()}
-    params = float(space.count.params(values["width"], values["depth"]))
+    values: dict[str, Any] = {name: float(value[0]) for name, value in quantities(best, space.count).items()}
+    binding = [x.name for x in tradeoff.limits if x.excess(best.log_width, best.log_depth)[0] > -1e-7]
+    if tradeoff.tokens_follow and best.log_tokens is not None:
+        paid = tradeoff.affordable(best.log_width, best.log_depth)
+        binding += ["flops"] if paid[0] <= best.log_tokens[0] + AT_LIMIT else []
+    table = {name: fit.runs[name] for name in ("width", "depth", "tokens") if name in fit.runs}
+    if "width" in table and "depth" in table:
+        table["params"] = space.count.params(table["width"], table["depth"])
+    far = {name: float(decades_beyond(values[name], column)) for name, column in table.items()}
     shape = OptimalShape(
         budget=budget,
         count=space.count.name,
         serving=space.serving,
         determined=True,
         **values,
-        params=params,
         flops=float(space.count.train(values["width"], values["depth"], values["tokens"])),
         exponents=MappingProxyType({name: float(e[0]) for name, e in _exponents(tradeoff, best).items()}),
         flatness=flatness(tradeoff, float(best.log_ratio[0])),
         feasible=feasible_shapes(tradeoff, float(best.log_width[0]), values["loss"], rounding),
         by_method=tuple(_intervals(tradeoff, fit, samples, level) for samples in sets),
-        binding=_binding(tradeoff, best),
+        binding=tuple(dict.fromkeys(binding)),
         at_edge=tuple(name for name, there in edges(tradeoff, best).items() if there[0]),
-        decades=_decades(fit, space, {**values, "params": params}),
+        decades=MappingProxyType({name: decades for name, decades in far.items() if math.isfinite(decades)}),
     )
     doubts = [warning for samples in sets for warning in samples.warnings]
     return replace(shape, warnings=(*explain(shape, fit, rounding), *doubts))
-
-
-def _open_parameters(fit: Fit, tradeoff: Tradeoff) -> tuple[str, ...]:
-    """The parameters that the shape follows from and the data do not determine."""
-    columns = ("width", "depth", "tokens") if tradeoff.tokens_follow else ("width", "depth")
-    names = [name for t in fit.law.factors if t.column in columns for name in (t.coefficient, t.exponent)]
-    return tuple(name for name in names if fit.verdicts.get(name) is Verdict.NOT_DETERMINED)
-
-
-def _undetermined(tradeoff: Tradeoff, names: tuple[str, ...]) -> OptimalShape:
-    nan = float("nan")
-    blank: dict[str, Any] = dict.fromkeys((*QUANTITIES, "params", "flops"), nan)
-    return OptimalShape(
-        budget=tradeoff.budget,
-        count=tradeoff.space.count.name,
-        serving=tradeoff.space.serving,
-        determined=False,
-        **blank,
-        exponents=MappingProxyType(dict.fromkeys(EXPONENTS, nan)),
-        flatness=None,
-        feasible=(),
-        by_method=(),
-        binding=(),
-        at_edge=(),
-        decades=MappingProxyType({}),
-        warnings=(shape_not_determined(names),),
-    )
 
 
 def _exponents(tradeoff: Tradeoff, at: Shapes) -> dict[str, Array]:
@@ -238,7 +222,9 @@ def _exponents(tradeoff: Tradeoff, at: Shapes) -> dict[str, Array]:
     def rate(x0: Array, x1: Array, x2: Array) -> Array:
         return np.asarray((4 * x1 - 3 * x0 - x2) / (2 * BUDGET_STEP))
 
+    size = tradeoff.space.count.params
     rates = {
+        "params": rate(*(size.log(shapes.log_width, shapes.log_depth) for shapes in (at, near, far))),
         "width": rate(at.log_width, near.log_width, far.log_width),
         "depth": rate(at.log_depth, near.log_depth, far.log_depth),
         "tokens": np.full(len(tradeoff.law), np.nan),
@@ -252,7 +238,7 @@ def _exponents(tradeoff: Tradeoff, at: Shapes) -> dict[str, Array]:
 def _intervals(tradeoff: Tradeoff, fit: Fit, samples: Samples, level: float) -> ShapeIntervals:
     drawn = Tradeoff(TermsInLogs.of(fit.law, samples), tradeoff.budget, tradeoff.space)
     shapes = find_shapes(drawn)
-    spread = quantities(shapes)
+    spread = quantities(shapes, tradeoff.space.count)
     for name, factor in (("halved", 0.5), ("doubled", 2.0)):
         spread[name] = best_at_ratio(drawn, shapes.log_ratio + math.log(factor)).loss / shapes.loss - 1
     edge = np.logical_or.reduce(list(edges(drawn, shapes).values()))
@@ -276,21 +262,3 @@ def edges(tradeoff: Tradeoff, shapes: Shapes) -> dict[str, NDArray[np.bool_]]:
         if x is not None and (name != "tokens" or tradeoff.tokens_follow):
             found[name] = (x <= ends[0] + AT_LIMIT) | (x >= ends[1] - AT_LIMIT)
     return found
-
-
-def _binding(tradeoff: Tradeoff, shapes: Shapes) -> tuple[str, ...]:
-    close = {limit.name: limit.excess(shapes.log_width, shapes.log_depth)[0] > -1e-7 for limit in tradeoff.limits}
-    names = [name for name, there in close.items() if there]
-    if tradeoff.tokens_follow and shapes.log_tokens is not None:
-        paid = tradeoff.affordable(shapes.log_width, shapes.log_depth)
-        names += ["flops"] if paid[0] <= shapes.log_tokens[0] + AT_LIMIT else []
-    return tuple(dict.fromkeys(names))
-
-
-def _decades(fit: Fit, space: Space, values: Mapping[str, float]) -> Mapping[str, float]:
-    """How far beyond the table, in powers of ten."""
-    table = {name: fit.runs[name] for name in ("width", "depth", "tokens") if name in fit.runs}
-    if "width" in table and "depth" in table:
-        table["params"] = space.count.params(table["width"], table["depth"])
-    far = {name: float(decades_beyond(values[name], column)) for name, column in table.items()}
-    return MappingProxyType({name: decades for name, decades in far.items() if math.isfinite(decades)})

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scalefit.errors import OptionError
 from scalefit.fitting.fit import Fit
 from scalefit.optimal.budget import Budget, Space
+from scalefit.optimal.counts import Count
 from scalefit.optimal.search import Shapes, find_shapes
 from scalefit.optimal.tradeoff import TermsInLogs, Tradeoff
 from scalefit.uncertainty.samples import Samples, check_level
@@ -82,7 +83,9 @@ def sweep_shapes(
     if not budgets:
         raise OptionError("no budget is given; give at least one")
     space = space or Space()
-    law = TermsInLogs.of(fit.law, _estimate_first(fit, draws))
+    drawn = {name: np.empty(0) if draws is None else draws[name] for name in fit.params}
+    # each parameter's estimate, followed by its draws
+    law = TermsInLogs.of(fit.law, {name: np.concatenate([[x], drawn[name]]) for name, x in fit.params.items()})
     table = np.full((3, len(QUANTITIES), len(budgets)), np.nan)
     near: list[tuple[float, Array, Array]] = []
     for i, budget in enumerate(budgets):
@@ -98,7 +101,7 @@ def sweep_shapes(
     return ShapeSweep(tuple(budgets), estimate, low, high, level)
 
 
-def _continued(near: list[tuple[float, Array, Array]], size: float) -> tuple[Array, Array] | None:
+def _continued(near: Sequence[tuple[float, Array, Array]], size: float) -> tuple[Array, Array] | None:
     """The last shapes, continued in a straight line through the last but one: where the next search starts."""
     if not near:
         return None
@@ -108,18 +111,19 @@ def _continued(near: list[tuple[float, Array, Array]], size: float) -> tuple[Arr
     return v, u
 
 
-def _estimate_first(fit: Fit, draws: Samples | None) -> dict[str, Array]:
-    """Each parameter's estimate, followed by its draws."""
-    drawn = {name: np.empty(0) if draws is None else draws[name] for name in fit.params}
-    return {name: np.concatenate([[value], drawn[name]]) for name, value in fit.params.items()}
+def quantities(shapes: Shapes, count: Count | None = None) -> dict[str, Array]:
+    """`QUANTITIES` of each draw in plain units, with a count `params` and `tokens_per_param`, too.
 
-
-def quantities(shapes: Shapes) -> dict[str, Array]:
-    """Width, depth, tokens (nan for unlimited ones), ratio and loss of each draw, in plain units."""
+    Those of tokens are nan for unlimited ones.
+    """
     v, u, w = shapes.log_width, shapes.log_depth, shapes.log_tokens
     with np.errstate(over="ignore"):
         tokens = np.full(len(v), np.nan) if w is None else np.exp(w)
-        return {"width": np.exp(v), "depth": np.exp(u), "tokens": tokens, "ratio": np.exp(v - u), "loss": shapes.loss}
+        found = dict(zip(QUANTITIES, (np.exp(v), np.exp(u), tokens, np.exp(v - u), shapes.loss), strict=True))
+        if count is not None:
+            found["params"] = np.exp(count.params.log(v, u))
+            found["tokens_per_param"] = tokens / found["params"]
+    return found
 
 
 def central_interval(values: Array, level: float) -> tuple[float, float]:

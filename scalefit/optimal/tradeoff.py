@@ -142,7 +142,11 @@ class TermsInLogs:
     def __len__(self) -> int:
         return len(self.irreducible)
 
-    @property
+    @cached_property
+    def _additive(self) -> bool:
+        return bool((self.q == 1).all())
+
+    @cached_property
     def convex(self) -> bool:
         """Whether every term is convex in ln x by its form, and falls."""
         terms = [term for term in (self.v, self.u, self.w) if term is not None]
@@ -152,7 +156,7 @@ class TermsInLogs:
         """Loss at logarithms; None stands for unlimited tokens."""
         parts = ((self.v, v), (self.u, u), (self.w, w))
         terms = [term.value(log_x) for term, log_x in parts if term is not None and log_x is not None]
-        if (self.q == 1).all():
+        if self._additive:
             return sum(terms, start=self.irreducible)
         return np.asarray(self.irreducible + sum(terms) ** (1 / self.q))
 

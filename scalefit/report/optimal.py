@@ -39,7 +39,7 @@ def shape_facts(shape: OptimalShape) -> dict[str, Any]:
         "count": shape.count,
         "serving": shape.serving,
         "determined": shape.determined,
-        **{name: getattr(shape, name) for name in (*QUANTITIES, "params", "flops")},
+        **{name: getattr(shape, name) for name in (*QUANTITIES, "params", "tokens_per_param", "flops")},
         "intervals": shape.intervals,
         "intervals_by_method": {
             found.method: {
@@ -101,13 +101,14 @@ def _numbers(shape: OptimalShape) -> RenderableType:
     level = f"{100 * shape.by_method[0].level:g} % " if shape.by_method else ""
     headings = ["", "best", *(f"{level}{found.method}" for found in shape.by_method), "grows as"]
     rows = []
-    for name in QUANTITIES:
+    sizes = ("params", "tokens_per_param") if shape.budget.main == "flops" else ()
+    for name in (*QUANTITIES, *sizes):
         value = getattr(shape, name)
         if math.isnan(value) or (name == "tokens" and shape.budget.tokens is not None):
             continue
         cells = [span(found.intervals[name], 3) for found in shape.by_method]
         exponent = shape.exponents.get(name, math.nan)
-        label = "width / depth" if name == "ratio" else name
+        label = {"ratio": "width / depth", "tokens_per_param": "tokens a parameter"}.get(name, name)
         growth = "" if math.isnan(exponent) else f"{shape.budget.main}^{round(exponent, 3) + 0.0:.3f}"
         rows.append([label, number(value, 4 if name == "loss" else 3), *cells, growth])
     return table(headings, rows)

@@ -91,7 +91,8 @@ def test_budgets_are_spent_by_the_count_written_out(chin203_fit):
             assert option.flops == pytest.approx(spent, rel=1e-12)
             assert spent <= budget * (1 + 1e-9)
     best = optimal_shape(chin203_fit, params=5e9)
-    assert 12 * best.width**2 * best.depth == best.params == pytest.approx(5e9, rel=1e-12)
+    assert 12 * best.width**2 * best.depth == pytest.approx(5e9, rel=1e-12)
+    assert best.params == pytest.approx(5e9, rel=1e-12)
     twice = Budget(flops=1e20, params=1e9).times(2)
     assert twice == Budget(flops=2e20, params=1e9)
 
@@ -272,6 +273,17 @@ def test_draws_halve_and_double_the_ratio_of_their_own_best_shape(chin203_fit):
 def test_central_intervals_are_numpys_quantiles(values, level):
     ends = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     assert central_interval(np.array(values), level) == pytest.approx(tuple(ends), rel=1e-9, abs=1e-9)
+
+
+def test_a_shape_comes_with_its_size(chin203_fit):
+    best = optimal_shape(chin203_fit, flops=1e22, draws=normal_draws(chin203_fit))
+    assert best.params == pytest.approx(12 * best.width**2 * best.depth)
+    assert best.tokens_per_param == pytest.approx(best.tokens / best.params)
+    assert best.exponents["params"] == pytest.approx(1 - best.exponents["tokens"], abs=1e-6)
+    low, high = best.intervals["params"]
+    assert low < best.params < high
+    # 6 N D = C for every draw
+    assert best.intervals["tokens"] == pytest.approx((1e22 / 6 / high, 1e22 / 6 / low), rel=1e-6)
 
 
 def test_a_sweep_holds_what_single_budgets_give(chin203_fit):
