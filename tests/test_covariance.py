@@ -100,7 +100,7 @@ def test_variances_and_degrees_follow_the_formulas(chin203: Runs, by: str, objec
 
 def test_rows_asked_for_are_the_old_errors(chin203_fit: Fit) -> None:
     by_row = fit(chin203_fit.runs, errors="rows")
-    assert by_row.standard_errors == chin203_fit.standard_errors_by_row
+    assert by_row.standard_errors == chin203_fit.by_row.standard_errors
     assert set(by_row.degrees.values()) == {196.0}
     error = by_row.standard_errors["c_width"]
     low, high = by_row.interval("c_width", 0.9)

@@ -36,7 +36,7 @@ def test_chinchilla_optimum(chin203: Runs, chin203_fit: Fit) -> None:
     for name, value in {"c_width": 274.7, "c_depth": 6.72, "c_tokens": 529.2}.items():
         assert chin203_fit.params[name] == pytest.approx(value, rel=1e-3)
     for name, value in {"alpha_width": 0.085, "alpha_depth": 0.287, "alpha_tokens": 0.014}.items():
-        assert chin203_fit.standard_errors_by_row[name] == pytest.approx(value, abs=5e-4)
+        assert chin203_fit.by_row.standard_errors[name] == pytest.approx(value, abs=5e-4)
     assert chin203_fit.certificate.starts_at_best == chin203_fit.certificate.starts == 32
     assert chin203_fit.status is FitStatus.CONVERGED
     assert chin203_fit.certificate.gradient < 1e-10

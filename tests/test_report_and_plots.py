@@ -29,7 +29,8 @@ def test_report_prints_no_digits_of_what_is_not_determined() -> None:
     one = columns["depth"] == 16
     text = sf.describe(sf.fit(sf.Runs.from_columns({n: v[one] for n, v in columns.items()}), n_starts=4))
     line = next(line for line in text.splitlines() if line.startswith("alpha_depth"))
-    assert line.split() == ["alpha_depth", "-", "-", "-", "not-determined"]
+    words = line.split()
+    assert (words[0], set(words[1:-1]), words[-1]) == ("alpha_depth", {"-"}, "not-determined")
 
 
 def test_report_of_an_exponent_tied_to_a_fixed_one(t27: sf.Runs) -> None:
@@ -37,7 +38,8 @@ def test_report_of_an_exponent_tied_to_a_fixed_one(t27: sf.Runs) -> None:
     text = sf.describe(sf.fit(t27, constraints=constraints, n_starts=4))
     for name in ("alpha_width", "alpha_depth"):
         line = next(line for line in text.splitlines() if line.startswith(name))
-        assert line.split() == [name, "1.000", "-", "-", "fixed"]
+        words = line.split()
+        assert (words[:2], set(words[2:-1]), words[-1]) == ([name, "1.000"], {"-"}, "fixed")
 
 
 @pytest.mark.parametrize(("noise", "free"), [(0.0, True), (0.01, False)])

@@ -27,8 +27,8 @@ def predict(
 ) -> None:
     """Predict losses with two intervals: for the law's mean, and for one new run.
 
-    Both take the law for true and rows for independent; how far a point lies beyond the fitted table is given in
-    decades. Ends with status 3 if the data do not determine the law.
+    Both take the law for true; how far a point lies beyond the fitted table is given in
+    decades. Ends with status 3 if the data do not determine a loss.
     """
     from scalefit.fitting.file import load_fit
     from scalefit.prediction import prediction_interval

@@ -111,6 +111,7 @@ class FitRequest(RunsRequest):
     weights: Annotated[str | None, _in(_FITTING, "Column of row weights")] = None
     starts: Annotated[int, _in(_FITTING, "Random starts behind the certificate")] = 32
     seed: Annotated[int, _in(_FITTING, "Seed of everything random", least=0)] = 0
+    errors: Annotated[str, _in(_FITTING, "Errors by: auto, rows (even noise), row, run, shape or a column")] = "auto"
 
     def open(self) -> "Fit":
         """Fit the law to the table, or read the fit where the argument is a file that `fit -o` wrote.
@@ -136,6 +137,7 @@ class FitRequest(RunsRequest):
             weights=self.weights,
             n_starts=self.starts,
             seed=self.seed,
+            errors=self.errors,
         )
 
     def _refuse_options(self) -> None:

@@ -62,7 +62,7 @@ def fit_document(fit: Fit, rows: bool = False) -> dict[str, Any]:
         "se_scale": {p.name: "ln" if p.in_logs else "plain" for p in fit.law.parameters},
         "degrees": fit.degrees,
         "interval": fit.intervals(),
-        "se_rows": fit.standard_errors_by_row,
+        "se_rows": fit.by_row.standard_errors,
         "errors": {"method": fit.errors.method, "by": fit.errors.by, "groups": fit.errors.groups},
         "covariance": fit.covariance,
         "limits": fit.limits,

@@ -102,9 +102,9 @@ class Fit:
         return self._errors[1]
 
     @cached_property
-    def standard_errors_by_row(self) -> Mapping[str, float]:
-        """Gauss-Newton errors, which take rows for independent and their noise for even."""
-        return replace(self, errors_by=ROWS).standard_errors
+    def by_row(self) -> Fit:
+        """The same fit with Gauss-Newton errors, which take rows for independent and their noise for even."""
+        return self if self.errors_by == ROWS else replace(self, errors_by=ROWS)
 
     @cached_property
     def _errors(self) -> tuple[Mapping[str, float], Mapping[str, float]]:

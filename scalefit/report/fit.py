@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from scalefit.fitting.covariance import AUTO
 from scalefit.fitting.file import fit_document, residual_summary
 from scalefit.fitting.fit import Fit, FitStatus
 from scalefit.fitting.optimum import NOISE_FREE
@@ -21,6 +23,13 @@ _COLOURS = {
 }
 
 
+_BESIDE = math.log(1.2)
+"""Intervals for independent rows stand beside the fit's own where one is over a fifth wider than the other."""
+
+_UNTOLD = 1e12
+"""An interval that ends beyond this tells nothing."""
+
+
 facts.register(Fit, fit_document)
 
 
@@ -32,6 +41,7 @@ def fit_report(fit: Fit) -> RenderableType:
         _data_line(fit),
         Text(""),
         _parameter_table(fit),
+        *_errors_line(fit),
         Text(""),
         Text.assemble((fit.status.value, _COLOURS[fit.status]), f": {fit.status.sentence}"),
         _certificate_line(fit),
@@ -79,27 +89,57 @@ def _data_line(fit: Fit) -> Text:
 
 
 def _parameter_table(fit: Fit) -> RenderableType:
-    rows = [[name, *_parameter_cells(fit, name)] for name in fit.params]
-    return table(["parameter", "estimate", "standard error", "95 % interval", "the data say"], rows)
+    """Estimates with their intervals; beside them those for independent rows where these differ by over a fifth."""
+    intervals, by_row = fit.intervals(), fit.by_row.intervals()
+    names = [name for name, error in fit.standard_errors.items() if error > 0]
+    beside = any(abs(math.log(_width(fit, name, by_row) / _width(fit, name, intervals))) > _BESIDE for name in names)
+    rows = [
+        [name, *_parameter_cells(fit, name, intervals[name], by_row[name] if beside else None)] for name in fit.params
+    ]
+    rows_alone = ["rows alone"] if beside else []
+    return table(["parameter", "estimate", "standard error", "95 % interval", *rows_alone, "the data say"], rows)
 
 
-def _parameter_cells(fit: Fit, name: str) -> tuple[str, str, str, str]:
+def _width(fit: Fit, name: str, intervals: Mapping[str, tuple[float, float]]) -> float:
+    low, high = map(fit.law.parameter(name).inner, intervals[name])
+    width = high - low
+    return width if width > 0 else 1.0
+
+
+def _errors_line(fit: Fit) -> list[RenderableType]:
+    """What the standard errors take for independent."""
+    errors = fit.errors
+    if errors.method == "gauss-newton" and fit.errors_by == AUTO and fit.runs.n_runs == len(fit.runs):
+        return [Text("standard errors take rows for independent: they share no run or shape")]
+    degrees = [d for d in fit.degrees.values() if d > 0]
+    span = f", with {min(degrees):.2g} to {max(degrees):.2g} degrees of freedom" if degrees else ""
+    units = f"{errors.groups} {errors.by}s"
+    return [Text(f"standard errors by {errors.by}: {units} count as independent{span}")]
+
+
+def _parameter_cells(
+    fit: Fit, name: str, ends: tuple[float, float], by_row: tuple[float, float] | None
+) -> tuple[str, ...]:
     value, error = fit.params[name], fit.standard_errors[name]
+    beside = () if by_row is None else (_interval(*by_row),)
+    none = () if by_row is None else ("-",)
     if name not in fit.verdicts:
-        return number(value), "-", "-", "fixed"
+        return number(value), "-", "-", *none, "fixed"
     verdict = fit.verdicts[name]
     if name in fit.limits:
         side = "<" if fit.limits[name] > value else ">"
         shown = verdict.value if verdict is Verdict.NOT_DETERMINED else "at its bound"
-        return f"{value:g} (bound)", "-", f"{side} {number(fit.limits[name], 2)}", shown
+        return f"{value:g} (bound)", "-", f"{side} {number(fit.limits[name], 2)}", *none, shown
     if verdict is Verdict.NOT_DETERMINED or math.isnan(error):
-        return "-", "-", "-", verdict.value
-    interval = _interval(*fit.interval(name))
+        # No digits of an estimate that the data do not hold; how far it may lie they tell.
+        return "-", "-", _interval(*ends), *beside, verdict.value
     if fit.law.parameter(name).in_logs:
         decimals = 2 if error <= NOISE_FREE else min(8, max(2, math.ceil(-math.log10(error)) + 1))
-        return number(value, _digits(1.0, error)), f"x/ {math.exp(error):.{decimals}f}", interval, verdict.value
-    shown = "0" if error < NOISE_FREE * abs(value) else number(error, 2)
-    return number(value, _digits(value, error)), shown, interval, verdict.value
+        shown, estimate = f"x/ {math.exp(error):.{decimals}f}", number(value, _digits(1.0, error))
+    else:
+        shown = "0" if error < NOISE_FREE * abs(value) else number(error, 2)
+        estimate = number(value, _digits(value, error))
+    return estimate, shown, _interval(*ends), *beside, verdict.value
 
 
 def _digits(value: float, error: float) -> int:
@@ -110,6 +150,8 @@ def _digits(value: float, error: float) -> int:
 
 
 def _interval(low: float, high: float) -> str:
+    if not (math.isfinite(low) and math.isfinite(high) and high < _UNTOLD):
+        return "-"
     digits = max(3, _digits(high, high - low) - 1)
     return f"{number(low, digits)} to {number(high, digits)}"
 

@@ -45,13 +45,9 @@ def prediction_report(prediction: Prediction) -> RenderableType:
         ]
         for i in range(len(prediction.loss))
     ]
-    if prediction.determined:
-        note: RenderableType = Text(
-            "Both intervals take the law for true, which beyond the table is an assumption, and rows for independent."
-        )
-    else:
-        note = remarks(prediction.warnings)
-    return Group(table(headings, rows, left=0), Text(""), note)
+    note = Text("Both intervals take the law for true, which beyond the table is an assumption.")
+    told = [Text(""), remarks(prediction.warnings)] if prediction.warnings else []
+    return Group(table(headings, rows, left=0), Text(""), note, *told)
 
 
 def _beyond(prediction: Prediction, i: int) -> str:

@@ -80,7 +80,7 @@ def test_the_table_alone_has_the_standard_errors_of_the_fit(chin203_fit):
     for name in ("alpha_depth", "alpha_width", "L0", "c_width"):
         suggestion = suggest_runs(chin203_fit, name, 1)
         # the vague prior accounts for less than a thousandth
-        assert suggestion.error_before == pytest.approx(chin203_fit.standard_errors_by_row[name], rel=1e-3)
+        assert suggestion.error_before == pytest.approx(chin203_fit.by_row.standard_errors[name], rel=1e-3)
 
 
 def test_a_new_row_is_worth_what_the_covariance_formula_says(chin203_fit, chin203):

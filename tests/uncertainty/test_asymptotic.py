@@ -145,7 +145,7 @@ def test_errors_cover_where_few_residuals_lie_in_the_quadratic_zone(delta):
         fitted = fit(Runs.from_columns({"depth": depth, "loss": loss}), "depth", f"log-huber:{delta}", n_starts=2)
         theory = asymptotic(fitted, by="row", simulations=0)
         assert theory.standard_error("alpha_depth") == pytest.approx(
-            fitted.standard_errors_by_row["alpha_depth"], rel=1e-8
+            fitted.by_row.standard_errors["alpha_depth"], rel=1e-8
         )
         error = fitted.params["alpha_depth"] - 1
         scaled.append([error / theory.standard_error("alpha_depth", kind) for kind in kinds])
