@@ -1,8 +1,13 @@
 """Fixtures that many tests share, and repeatable property tests."""
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import os
+
+# One BLAS thread, as in worker processes, or sums come out in another order; before NumPy is loaded.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
 import pytest
 from hypothesis import settings

@@ -3,6 +3,7 @@
 # Annotations are read when the program runs: by Typer, also those that a command inherits from another file.
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -77,6 +78,9 @@ def _commands(
 
 def main() -> None:
     """Run the command line; what is wrong becomes one message on standard error and status 2."""
+    # One thread a process, before NumPy is loaded: --jobs are the parallelism, and give the same bits in any number.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
     try:
         app()
     except ScalefitError as error:

@@ -73,6 +73,8 @@ class FloorProfile:
         """Floors with z within t; the end of the range where no floor is beyond it."""
         from scipy.interpolate import PchipInterpolator
 
+        if np.isnan(self.degrees):  # groups are too few for an interval: the floor may be anything up to the losses
+            return float(self.values[0]), self.fit.optimum.centred.smallest_loss
         threshold = t_quantile(self.degrees, 1 - (1 - level) / tails)
         fine = np.linspace(self.values[0], self.values[-1], 2001)
         inside = fine[np.abs(PchipInterpolator(self.values, self._signed)(fine)) <= threshold]

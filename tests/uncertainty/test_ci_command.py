@@ -242,6 +242,20 @@ def test_with_the_floor_at_zero_nothing_takes_it_for_known(run):
     assert fit_document(run, *table)["interval"] == found["intervals"]["analytic"]
 
 
+def test_with_too_few_runs_and_the_floor_at_zero_nothing_breaks(run):
+    rng = np.random.default_rng(0)
+    rows = ["width,depth,tokens,run,loss"]
+    for i in range(5):
+        width, depth = 256 * 2**i, 4 + 3 * i
+        for tokens in np.geomspace(1e9, 1e11, 10):
+            loss = (300 / width + 10 / depth + 505 / tokens**0.3) * np.exp(0.002 * rng.standard_normal())
+            rows.append(f"{width},{depth},{tokens:g},{i},{loss:.6f}")
+    (run.folder / "few_runs.csv").write_text("\n".join(rows))
+    found = json.loads(run("few_runs.csv", "--method", "fast", "--json", status=3))
+    assert found["default"] is None
+    assert "L0" not in found["intervals"].get("analytic", {}) or found["intervals"]["analytic"]["L0"][0] == 0
+
+
 def fit_document(run, *words):
     """What `scalefit fit` says of the same table."""
     code = "from scalefit.cli import main; main()"
