@@ -119,9 +119,10 @@ def run_tests(files: Sequence[str], plugin: object, *words: str) -> int:
     return int(pytest.main([*QUIET, *words, *files], plugins=[plugin]))
 
 
-def call_map(workers: int, slow: bool) -> dict[str, Any]:
-    """Test -> seconds and functions, found by running all of them once; those that fail are left out."""
-    files = [p for p in sorted((ROOT / "tests").rglob("test_*.py")) if not set(ELSEWHERE) & {*p.parts, p.name}]
+def call_map(patterns: Sequence[str], workers: int, slow: bool) -> dict[str, Any]:
+    """Test -> seconds and functions, found by running tests once; those that fail are left out."""
+    named = {path for pattern in patterns for path in ROOT.glob(pattern) if path.name.startswith("test_")}
+    files = [path for path in sorted(named) if not set(ELSEWHERE) & {*path.parts, path.name}]
     choice = () if slow else ("-m", "not slow")
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -224,6 +225,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=30.0, help="of tests for each mutant [30]")
+    parser.add_argument("--tests", nargs="+", default=["tests/**/*.py"], metavar="PATTERN", help="which tests [all]")
     parser.add_argument("--slow", action="store_true", help="with tests that are marked slow")
     parser.add_argument("--calls", type=Path, help="keep the map of tests to functions here, or take it from here")
     options = parser.parse_args()
@@ -232,7 +234,7 @@ def main() -> None:
     if options.calls is not None and options.calls.exists():
         calls = json.loads(options.calls.read_text(encoding="utf-8"))
     else:
-        calls = call_map(options.workers, options.slow)
+        calls = call_map(options.tests, options.workers, options.slow)
         if options.calls is not None:
             options.calls.write_text(json.dumps(calls), encoding="utf-8")
     known, worst = equivalents(), 0.0
