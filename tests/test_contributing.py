@@ -85,11 +85,8 @@ def jackknife(task: Task, method: str) -> Answer:
 
 EDITS: dict[str, Edits] = {
     "A new kind of term": {
-        "scalefit/laws/law.py": [
-            ("@dataclass(frozen=True)\nclass Product", f"{LOG_TERM}@dataclass(frozen=True)\nclass Product")
-        ],
-        "scalefit/laws/notation.py": [
-            ("import DEFAULT_LAW, Law,", "import DEFAULT_LAW, Law, LogTerm,"),
+        "scalefit/laws/terms.py": [
+            ("@dataclass(frozen=True)\nclass Product", f"{LOG_TERM}@dataclass(frozen=True)\nclass Product"),
             (
                 "    match = _FACTOR.fullmatch(part)",
                 "    if part.startswith('ln(') and part.endswith(')'):\n"
