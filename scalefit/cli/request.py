@@ -181,7 +181,7 @@ def _read(sources: list[str], options: "ReadOptions") -> "Runs":
     from scalefit.ingest import ReadOptions, read_table
     from scalefit.runs import Runs
 
-    missing = [source for source in sources if not Path(source).exists()]
+    missing = [s for s in sources if not (Path(s).exists() or s == "-" or "://" in s or set("*?[") & set(s))]
     if not missing:
         return Runs(read_table(tuple(sources) if len(sources) > 1 else sources[0], options))
     from scalefit.datasets import dataset_path, list_datasets, load_dataset

@@ -1,8 +1,10 @@
-"""Parquet files and Excel workbooks to a `Grid`, through pandas."""
+"""Parquet files and Excel workbooks to a `Grid`, within a bound on what they may unfold to."""
 
 from __future__ import annotations
 
 import io
+import zipfile
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,22 +16,58 @@ from scalefit.ingest.grid import MAX_EXACT, Dropped, Grid, cells_of, simple_plac
 __all__ = ["excel_records", "frame_grid", "read_parquet"]
 
 
-def read_parquet(data: bytes, name: str) -> Grid:
-    """Read Apache Parquet; needs pyarrow."""
-    import pandas as pd
+_LEAST_BOUND = 256 * 1024**2
+"""Bytes in memory that any file may take; beyond, so many times the size of the file."""
+_MOST_TIMES = 60
+_FAR_ROWS = 10_000
+_MAX_NESTING = 5
 
+
+def read_parquet(data: bytes, name: str) -> Grid:
+    """Read Apache Parquet; needs pyarrow. Columns of lists are left aside, structures are unfolded.
+
+    A run-length code may stand for any number of rows, so the table is read piece by piece up to a bound.
+    """
     try:
-        frame = pd.read_parquet(io.BytesIO(data))
+        import pyarrow as pa
+        import pyarrow.parquet as pq
     except ImportError:
         raise MissingExtraError("pyarrow", "reading Parquet", "parquet") from None
-    except (ValueError, OSError, KeyError) as error:
+    bound = max(_LEAST_BOUND, _MOST_TIMES * len(data))
+    try:
+        file = pq.ParquetFile(io.BytesIO(data))
+        groups = [file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)]
+        # a text may stand in every row, so that few rows can be large
+        rows = int(np.clip(bound // max(1, sum(groups)), 1024, 65536))
+        batches, held = [], sum(groups)
+        for batch in file.iter_batches(batch_size=rows) if held <= bound else ():
+            held += batch.nbytes
+            if held > bound:
+                break
+            batches.append(batch)
+        if held > bound:
+            raise DataError(
+                f"{name} holds {file.metadata.num_rows} rows by {file.metadata.num_columns} columns, more "
+                f"than {bound // 1024**2} MB when unfolded; write what a law needs to a file of its own"
+            )
+        table = pa.Table.from_batches(batches, file.schema_arrow)
+        frame = table.to_pandas()
+        for _ in range(_MAX_NESTING):
+            if any(pa.types.is_struct(field.type) for field in table.schema):
+                table = table.flatten()
+                frame = table.to_pandas(ignore_metadata=True)
+    except (pa.ArrowException, ValueError, OSError, KeyError, OverflowError) as error:
         raise DataError(f"{name} is no readable Parquet file: {_first_line(error)}") from None
     if not len(frame):
         raise DataError(f"{name} has columns and no rows; export the runs again")
     if frame.index.name is not None or frame.index.nlevels > 1:
         frame = frame.reset_index()
-    names = [str(column) for column in frame.columns]
-    return frame_grid(name, "parquet", names, [frame.iloc[:, j].to_numpy() for j in range(len(names))])
+    kinds = {field.name: field.type for field in table.schema}
+    lists = [str(n) for n in frame.columns if str(n) in kinds and pa.types.is_nested(kinds[str(n)])]
+    kept = [j for j, column in enumerate(frame.columns) if str(column) not in lists]
+    names = [str(frame.columns[j]) for j in kept]
+    grid = frame_grid(name, "parquet", names, [frame.iloc[:, j].to_numpy() for j in kept])
+    return replace(grid, ignored=tuple(f"{column} (a list)" for column in lists))
 
 
 def frame_grid(name: str, form: str, names: list[str], arrays: list[NDArray[Any]]) -> Grid:
@@ -50,16 +88,43 @@ def frame_grid(name: str, form: str, names: list[str], arrays: list[NDArray[Any]
 
 
 def excel_records(data: bytes, name: str) -> list[list[str]]:
-    """Return the first sheet of a workbook as text cells, for the rules of text files; needs openpyxl."""
-    import pandas as pd
+    """Return the first sheet of a workbook as text cells, for the rules of text files; needs openpyxl.
 
+    One cell far from the others makes no table: a sheet is read as far as its filled cells account for.
+    """
     try:
-        frame = pd.read_excel(io.BytesIO(data), header=None, dtype=object)
+        import openpyxl
     except ImportError:
         raise MissingExtraError("openpyxl", "reading Excel workbooks", "excel") from None
-    except Exception as error:  # the engines raise whatever their parsers do
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+        if size > max(_LEAST_BOUND, _MOST_TIMES * len(data)):
+            raise DataError(f"{name} unfolds to {size // 1024**2} MB; save the sheet of runs alone")
+        book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        sheet = book.worksheets[0]
+        sheet.reset_dimensions()  # a stated size may be false
+        records: list[list[str]] = []
+        filled = cells = 0
+        for row in sheet.iter_rows(values_only=True):
+            record = [cell_text(value) for value in row]
+            filled += any(record)
+            cells += len(record)
+            if len(records) > _FAR_ROWS + 20 * filled or cells > 1_000_000 + 200 * filled * 20:
+                raise DataError(f"{name}: a cell near row {len(records) + 1} stands far from the others; delete it")
+            records.append(record)
+    except DataError:
+        raise
+    except Exception as error:  # the engine raises whatever its parsers do
         raise DataError(f"{name} is no readable workbook: {_first_line(error)}") from None
-    return [[cell_text(v) for v in row] for row in frame.itertuples(index=False)]
+    width = max((len(record) for record in records), default=0)
+    while records and not any(records[-1]):
+        records.pop()
+    while width and not any(record[width - 1] for record in records if len(record) == width):
+        width -= 1
+    if width * len(records) > 1_000_000 + 200 * filled * 20:
+        raise DataError(f"{name}: a cell in column {width} stands far from the others; delete it")
+    return [[*record, *[""] * (width - len(record))][:width] for record in records]
 
 
 def cell_text(value: Any) -> str:
@@ -72,6 +137,8 @@ def cell_text(value: Any) -> str:
 
 
 def _is_missing(value: Any) -> bool:
+    if isinstance(value, (list, dict, np.ndarray)):
+        return False
     return value is None or value != value or type(value).__name__ in {"NAType", "NaTType"}
 
 

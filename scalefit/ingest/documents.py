@@ -23,6 +23,8 @@ from scalefit.ingest.walk import Row, Walk, is_nested
 __all__ = ["grid_of_document", "read_document", "read_lines"]
 
 _MAX_ROWS = 20_000_000
+_MAX_BLANK = 2_000_000
+"""Cells without a value that a table of objects may have, beside 20 times those with one."""
 
 
 def read_document(text: str, name: str) -> Grid:
@@ -48,7 +50,7 @@ def grid_of_document(document: Any, name: str, form: str) -> Grid:
         raise DataError(f"{name} holds a single {form.upper()} value; give a list of objects, one a run")
     if document.get("format") == OWN_FORMAT:
         return own_document(name, document)
-    if str(document.get("schema", "")).startswith("scalefit-fit"):
+    if any(str(document.get(key, "")).startswith("scalefit-fit") for key in ("kind", "schema")):
         raise DataError(f"{name} is a finished fit and no table of runs; name the table that was fitted")
     if isinstance(document.get("log_history"), list):
         return trainer_state(name, document)
@@ -141,6 +143,8 @@ def _from_records(name: str, form: str, records: Sequence[Any], lines: Sequence[
 
 def _grid_of_rows(name: str, form: str, rows: Sequence[Row], lines: Sequence[int] | None, aside: Sequence[str]) -> Grid:
     names = tuple(dict.fromkeys(key for row in rows for key in row))
+    if len(names) * len(rows) > _MAX_BLANK + 20 * sum(map(len, rows)):
+        raise DataError(f"{name}: its {len(rows)} objects share few of their {len(names)} keys and make no table")
     columns = tuple(cells_of([row.get(key) for row in rows]) for key in names)
     numbers = np.arange(1, len(rows) + 1, dtype=np.int64)
     at = numbers.copy() if lines is None else np.array(lines, dtype=np.int64)

@@ -28,6 +28,7 @@ __all__ = ["read_table", "table_from_columns"]
 
 _SUFFIXES = frozenset([".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".xlsx", ".yaml", ".yml", ".log"])
 _ONE_RUN = frozenset(["tensorboard", "lightning", "trainer-state", "log"])
+_PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
 _MAX_FILES = 10_000
 
 
@@ -46,7 +47,10 @@ def read_table(path: str | Path | Sequence[str | Path], options: ReadOptions | N
         If a file cannot be read without guessing; the message names line, column, value and the way out.
     """
     options = options or ReadOptions()
-    given = [Path(path)] if isinstance(path, (str, Path)) else [Path(p) for p in path]
+    words = [path] if isinstance(path, (str, Path)) else list(path)
+    if len(words) == 1 and is_elsewhere(words[0]):
+        return _read_file(words[0], options, None)
+    given = [file for word in words for file in matches_of(word)]
     if len(given) == 1 and not given[0].is_dir():
         return _read_file(given[0], options, None)
     found = [file for p in given for file in files_of(p)]
@@ -64,7 +68,7 @@ def read_table(path: str | Path | Sequence[str | Path], options: ReadOptions | N
 
 def _is_fit(file: Path) -> bool:
     with file.open("rb") as opened:
-        return b'"schema": "scalefit-fit' in opened.read(200)
+        return re.search(rb'"(?:schema|kind)": "scalefit-fit', opened.read(200)) is not None
 
 
 def table_from_columns(columns: Mapping[str, ArrayLike], options: ReadOptions, name: str) -> Table:
@@ -93,13 +97,31 @@ def _table(grid: Grid, options: ReadOptions, sha256: str = "") -> Table:
     return replace(table, warnings=warnings, keep_duplicates=options.keep_duplicates)
 
 
-def _read_file(path: Path, options: ReadOptions, label: str | None) -> Table:
+def _read_file(path: str | Path, options: ReadOptions, label: str | None) -> Table:
     source = load_source(path)
     grid = _grid(source, options)
     if (label is not None or grid.format in _ONE_RUN) and not role_candidates(grid.names, "run"):
-        run = np.full(len(grid), label or _stem(path), dtype=object)
+        run = np.full(len(grid), label or _stem(Path(path)), dtype=object)
         grid = replace(grid, names=("run", *grid.names), columns=(run, *grid.columns))
     return _table(grid, options, source.sha256)
+
+
+def is_elsewhere(word: str | Path) -> bool:
+    """Whether a source is standard input or an address."""
+    return str(word) == "-" or "://" in str(word)
+
+
+def matches_of(word: str | Path) -> list[Path]:
+    """Return the path, or the files that a pattern such as "logs/*.csv" stands for."""
+    if is_elsewhere(word):
+        raise DataError(f"{word} is read alone; save it as a file to read it with others")
+    path = Path(word)
+    if path.exists() or not set("*?[") & set(str(word)):
+        return [path]
+    found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    if not found:
+        raise DataError(f"no file matches {str(word)!r}; name a file or a folder")
+    return found
 
 
 def files_of(path: Path) -> list[Path]:
@@ -119,13 +141,15 @@ def files_of(path: Path) -> list[Path]:
 
 
 def _suffix(path: Path) -> str:
-    """Return the extension in lower case, without ".gz"."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+    """Return the extension in lower case, without that of a compression."""
+    ending = next((ending for ending in _PACKED if path.name.lower().endswith(ending)), "")
+    return Path(path.name.lower().removesuffix(ending)).suffix
 
 
 def _stem(path: Path) -> str:
     """Return the file name without the extension of a table; other dots belong to the name ("lr0.1.csv")."""
-    name = path.name[:-3] if path.name.lower().endswith(".gz") else path.name
+    ending = next((ending for ending in _PACKED if path.name.lower().endswith(ending)), "")
+    name = path.name[: len(path.name) - len(ending)]
     return name[: -len(_suffix(path))] if _suffix(path) in _SUFFIXES else name
 
 

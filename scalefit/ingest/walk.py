@@ -17,6 +17,7 @@ __all__ = ["Row", "Walk", "is_nested", "unpack_cells"]
 
 _MAX_DEPTH = 12
 _MAX_CELL = 1_000_000
+_MAX_REPEATED = 5_000_000
 _NOT_FINITE = re.compile(r"(?<=[:\[, ])-?(?:nan|inf)(?=[,}\] ])")
 _SETS = frozenset(
     """val eval valid validation dataset eval_set eval_dataset eval_name task split set benchmark corpus domain subset
@@ -36,6 +37,8 @@ class Walk:
         "path (reason)" of each value left aside, once.
     has_rows : bool
         Whether a list of objects was met.
+    repeated : int
+        Cells that repeat what is outside an inner list.
     """
 
     def __init__(self, name: str, keep_lists: bool = False) -> None:
@@ -43,6 +46,7 @@ class Walk:
         self.keep_lists = keep_lists
         self.aside: dict[str, None] = {}
         self.has_rows = False
+        self.repeated = 0
 
     def rows(self, record: Mapping[str, Any]) -> list[Row]:
         """Return the rows of a record: itself, or one for each object of its inner lists with what is outside."""
@@ -69,6 +73,9 @@ class Walk:
         inner = {key.rpartition(".")[2] for row in found for key in row}
         # a whole name would win over the last part of another: both must be named by their places
         outer = {key if "." in key or key not in inner else f"settings.{key}": value for key, value in outer.items()}
+        self.repeated += len(outer) * (len(found) - 1)
+        if self.repeated > _MAX_REPEATED:
+            raise DataError(f"{self.name}: settings repeat in too many rows; give one flat table")
         for row in found:
             for key, value in outer.items():
                 self._put(row, key, value)
