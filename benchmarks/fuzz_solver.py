@@ -3,7 +3,8 @@
 ``python benchmarks/fuzz_solver.py 500`` draws 500 tables (2 to 6 factors, sums, products and coupled terms, noise to
 15 %, 12 to 300 rows, every objective, ties, bounds and fixed values), fits each as `scalefit.fit` does, and minimises
 the same objective by `scipy.optimize.least_squares` from 60 random starts in other coordinates and with its own
-derivatives. It prints every table on which the fit ends more than 1e-6 above SciPy, and every fit that is called failed
+derivatives, and by a fit from 128 other starts. It prints every table on which the fit ends more than 1e-6 above the
+lower of them, and every fit that is called failed
 though it is not. Even seeds are for tuning, odd ones for reporting.
 """
 
@@ -26,6 +27,11 @@ Array = NDArray[np.float64]
 
 COLUMNS = ("width", "depth", "tokens", "batch", "steps", "experts")
 MISSED = 1e-6
+FIRST_STEPS, LAST_STEPS, FINALISTS = 40, 400, 6
+WIDER = (30.0, 10.0, 3.0, 1.0)
+"""SciPy hardly moves under a narrow Huber penalty: its starts go to wider ones first."""
+
+OWN_STARTS = 128
 ROUNDING = 1e-22
 """Objectives below this are rounding errors of a law that meets every row."""
 
@@ -43,18 +49,24 @@ class Table:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What both reached on a table: objectives, whether our fit converged, seconds, agreeing starts."""
+    """What a fit, SciPy, and a fit from many other starts reached on a table, and how the first of them ended."""
 
     table: Table
     ours: float
-    theirs: float
+    scipy: float
+    again: float
     converged: bool
     seconds: float
     agreeing: tuple[int, int]
 
     @property
+    def theirs(self) -> float:
+        """The lower of the others."""
+        return min(self.scipy, self.again)
+
+    @property
     def excess(self) -> float:
-        """Our objective over theirs, less one; 0 where both are rounding."""
+        """Our objective over the lowest known, less one; 0 where both are rounding."""
         return 0.0 if max(self.ours, self.theirs) < ROUNDING else self.ours / max(self.theirs, ROUNDING) - 1
 
     @property
@@ -78,8 +90,8 @@ class Outcome:
         )
         return (
             f"seed {t.seed}: {t.law}, {len(t.runs)} rows, {t.objective} {known}: {self.ours:.8g} against "
-            f"{self.theirs:.8g} ({self.excess:+.1e}), {self.agreeing[0]} of {self.agreeing[1]} starts agree, "
-            f"{'converged' if self.converged else 'failed'}, {self.seconds:.2f} s"
+            f"{self.scipy:.8g} of SciPy and {self.again:.8g} ({self.excess:+.1e}), {self.agreeing[0]} of "
+            f"{self.agreeing[1]} starts agree, {'converged' if self.converged else 'failed'}, {self.seconds:.2f} s"
         )
 
 
@@ -220,27 +232,42 @@ class Rival:
         return np.array(x)
 
     def minimise(self, n_starts: int, seed: int) -> float:
-        """The least mean penalty of many starts."""
+        """The least mean penalty of many starts: some steps of each, and the best ones to the end."""
         rng = np.random.default_rng([21, seed])
-        options = {} if self.delta is None else {"loss": "huber", "f_scale": self.delta}
-        found = []
-        for _ in range(n_starts):
-            done = least_squares(
-                lambda x: self.evaluate(x)[0],
-                self.start(rng),
-                lambda x: self.evaluate(x)[1],
-                bounds=(self.lower, self.upper),
-                x_scale="jac",
-                max_nfev=150,
-                ftol=1e-12,
-                xtol=1e-12,
-                gtol=1e-12,
-                **options,
-            )
-            found.append((float(done.cost), done.x))
-        best = min(found, key=lambda f: f[0])
+        wide, *narrower = WIDER if self.delta else (1.0, 1.0)
+        found = [self._descend(self.start(rng), FIRST_STEPS, wide) for _ in range(n_starts)]
+        found.sort(key=lambda done: done[0])
+        finalists = [x for _, x in found[:FINALISTS]]
+        for width in narrower:
+            ended = [self._descend(x, LAST_STEPS, width) for x in finalists]
+            finalists = [x for _, x in ended]
+        best = min(cost for cost, _ in ended)
         # cost is half the sum of squares, or the sum of Huber penalties.
-        return best[0] * (2 if self.delta is None else 1) / len(self.loss)
+        return best * (2 if self.delta is None else 1) / len(self.loss)
+
+    def _descend(self, start: Array, steps: int, width: float) -> tuple[float, Array]:
+        seen: dict[bytes, tuple[Array, Array]] = {}
+
+        def evaluate(x: Array) -> tuple[Array, Array]:
+            if x.tobytes() not in seen:
+                seen.clear()
+                seen[x.tobytes()] = self.evaluate(x)
+            return seen[x.tobytes()]
+
+        options = {} if self.delta is None else {"loss": "huber", "f_scale": width * self.delta}
+        done = least_squares(
+            lambda x: evaluate(x)[0],
+            np.clip(start, self.lower + 1e-12, self.upper - 1e-12),
+            lambda x: evaluate(x)[1],
+            bounds=(self.lower, self.upper),
+            x_scale="jac",
+            max_nfev=steps,
+            ftol=1e-13,
+            xtol=1e-13,
+            gtol=1e-13,
+            **options,
+        )
+        return float(done.cost), done.x
 
 
 def examine(seed: int, n_starts: int = 60) -> Outcome:
@@ -250,9 +277,12 @@ def examine(seed: int, n_starts: int = 60) -> Outcome:
     fit = sf.fit(table.runs, table.law, table.objective, constraints=table.constraints)
     seconds = time.process_time() - began
     with np.errstate(all="ignore"):
-        theirs = Rival(table).minimise(n_starts, seed)
+        scipy = Rival(table).minimise(n_starts, seed)
+    again = sf.fit(
+        table.runs, table.law, table.objective, constraints=table.constraints, n_starts=OWN_STARTS, seed=seed + 1
+    )
     agreeing = (fit.certificate.starts_at_best, fit.certificate.starts)
-    return Outcome(table, fit.objective_value, theirs, fit.converged, seconds, agreeing)
+    return Outcome(table, fit.objective_value, scipy, again.objective_value, fit.converged, seconds, agreeing)
 
 
 def main() -> None:
@@ -277,7 +307,7 @@ def main() -> None:
 def summary(outcomes: list[Outcome], starts: int) -> str:
     """Count misses on both sides, false alarms, and seconds."""
     missed, failed = sum(o.missed for o in outcomes), sum(o.wrongly_failed for o in outcomes)
-    lower = sum(o.excess < -MISSED for o in outcomes)
+    lower = sum(o.scipy > o.ours * (1 + MISSED) and o.scipy > ROUNDING for o in outcomes)
     few = sum(2 * o.agreeing[0] < o.agreeing[1] for o in outcomes)
     seconds = np.array([o.seconds for o in outcomes])
     return (

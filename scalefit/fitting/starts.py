@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
 from scalefit.fitting.batched import BLOCK_ELEMENTS
 from scalefit.fitting.problem import Problem, basis_functions, predict
-from scalefit.fitting.solver import solve
 
-__all__ = ["additive_starts", "check_seed", "draw_starts"]
+__all__ = ["check_seed", "draw_starts"]
 
 Array = NDArray[np.float64]
 
@@ -30,9 +27,6 @@ COUPLED_CANDIDATES = 4
 
 SMALLEST_SHARE = 1e-3
 """Coefficients D of starts are no smaller than this, relative to a sum of one: at zero an exponent has no effect."""
-
-CONTINUED_P, SUM_STARTS = (1.0, 0.6, 0.35, 0.18, 1.8), 8
-"""The optimum of the sum, from so many starts, is continued to a coupled law at these p."""
 
 CANDIDATES = 2
 """Draws a start: the first whose linear fit needs no coefficient to be clipped are taken."""
@@ -211,33 +205,3 @@ def _bounded_solutions(matrix: Array, vector: Array, lower: Array, upper: Array)
             break
         held |= outside
     return solution, held
-
-
-def additive_starts(problem: Problem, rng: np.random.Generator) -> Array:
-    """Points of a coupled problem that continue the optimum of its sum, q = 1, at several p.
-
-    None where p is fixed, tied to an exponent, or a coefficient stands in plain units.
-    """
-    first_p = np.flatnonzero(problem.expand[-1])
-    tied = len(first_p) and problem.expand[:-1, first_p[0]].any()
-    if not len(first_p) or tied or problem.plain_terms.any():
-        return np.empty((0, len(problem.lower)))
-    j, n_terms = int(first_p[0]), problem.n_terms
-    kept = np.delete(np.arange(len(problem.lower)), j)
-    expand, upper = problem.expand[:-1][:, kept], problem.upper[kept]
-    total = replace(
-        problem,
-        coupled=False,
-        expand=expand,
-        offset=problem.offset[:-1],
-        lower=problem.lower[kept],
-        upper=upper,
-    )
-    solution = solve(total, draw_starts(total, SUM_STARTS, rng), tolerance=1e-6, exact=False)
-    summed = solution.state.free[int(np.argmin(solution.state.value))]
-    p = np.array([q for q in CONTINUED_P if problem.lower[j] <= q <= problem.upper[j]])
-    points = np.insert(np.repeat(summed[None], len(p), axis=0), j, p, axis=1)
-    sizes = problem.expand[:n_terms, : problem.n_linear].any(axis=0)
-    relative = np.maximum(points[:, : problem.n_linear][:, sizes] / problem.unit, 1e-6)
-    points[:, np.flatnonzero(sizes)] = relative ** (1.0 / p[:, None])
-    return points
