@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,7 @@ from scalefit.cli.app import DONE, NO_ANSWER, WARNED, AsJson, app, print_json
 from scalefit.errors import OptionError
 
 if TYPE_CHECKING:
-    from scalefit.theory.checks import BoundSetting, Sampling, TheoremCheck
+    from scalefit.theory.checks import Sampling, TheoremCheck
     from scalefit.theory.checks.registry import Finding
 
 _BOUND = "Options of bhyt-bound"
@@ -45,7 +45,7 @@ def theory(
 
     Ends with status 1 if a claim is violated, 3 if one stays inconclusive.
     """
-    from scalefit.theory.checks import CHECKS, Sampling
+    from scalefit.theory.checks import CHECKS, BoundSetting, Sampling, check_bhyt_bound, find_check
     from scalefit.theory.checks.registry import list_checks
 
     if check == "list":
@@ -56,8 +56,17 @@ def theory(
             typer.echo(list_checks(CHECKS.values()))
         return
     given = {"lam": lam, "kappa": kappa, "depth": depth, "norm": norm, "mean": mean, "alignment": alignment}
-    chosen, setting = _choose(check, given | {"lns_power": lns_power})
-    sampling = Sampling(seed, seeds)
+    options: dict[str, Any] = {
+        name: value for name, value in (given | {"lns_power": lns_power}).items() if value is not None
+    }
+    if options and check != "bhyt-bound":
+        names = ", ".join("--" + name.replace("_", "-") for name in options)
+        raise OptionError(f"{names} belongs to the check bhyt-bound, not to {check}; leave it out")
+    setting, sampling = BoundSetting(**options), Sampling(seed, seeds)
+    if check == "bhyt-bound":
+        chosen = [check_bhyt_bound(setting)]
+    else:
+        chosen = list(CHECKS.values()) if check == "all" else [find_check(check)]
     status = _report(chosen, sampling, as_json)
     if plot is not None:
         from scalefit.plots.theory import save_theory_figures
@@ -65,20 +74,6 @@ def theory(
         for path in save_theory_figures(plot, setting, sampling):
             typer.echo(f"wrote {path}", err=True)
     raise typer.Exit(status)
-
-
-def _choose(check: str, given: dict[str, Any]) -> tuple[list[TheoremCheck], BoundSetting]:
-    """Return the checks to run and the setting that bhyt-bound and the figures are about."""
-    from scalefit.theory.checks import CHECKS, BoundSetting, check_bhyt_bound, find_check
-
-    options = {name: value for name, value in given.items() if value is not None}
-    if check == "bhyt-bound":
-        setting = BoundSetting(**options)
-        return [check_bhyt_bound(setting)], setting
-    if options:
-        names = ", ".join("--" + name.replace("_", "-") for name in options)
-        raise OptionError(f"{names} belongs to the check bhyt-bound, not to {check}; leave it out")
-    return (list(CHECKS.values()) if check == "all" else [find_check(check)]), BoundSetting()
 
 
 def _report(chosen: list[TheoremCheck], sampling: Sampling, as_json: bool) -> int:

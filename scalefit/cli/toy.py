@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scalefit.cli.app import DONE, INTERRUPTED, NO_ANSWER, app
-from scalefit.errors import OptionError
+from scalefit.errors import DataError, OptionError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -49,16 +49,27 @@ def toy(
     if action == "list":
         _list_presets(as_json)
     elif action in ("fit", "plot"):
-        findings = _findings(_needed(action, folder), level, allow_unannealed)
+        source = _needed(action, folder)
+        findings = _findings(source, level, allow_unannealed)
         if action == "plot":
-            _plot(_needed(action, folder), findings, output)
+            from scalefit.plots.fit import save_figures
+            from scalefit.plots.toy import sweep_figures
+
+            target = output or (Path(source) if Path(source).is_dir() else Path.cwd())
+            for path in save_figures(target, sweep_figures(findings.table, findings.exponents)):
+                sys.stderr.write(f"{path} written\n")
         _answer(findings, as_json)
         raise typer.Exit(DONE if action == "plot" or findings.settled else NO_ANSWER)
     else:
         if folder is not None and action not in ("resume", "work"):
             raise OptionError(f"{folder} is one argument too many: scalefit toy {action} -o {folder}")
         target, failed = _run(action, folder, output, device, workers)
-        _summary(target, level, allow_unannealed, as_json)
+        try:
+            _answer(_findings(str(target), level, allow_unannealed), as_json)
+        except DataError as reason:
+            sys.stderr.write(f"no exponents: {reason}\n")
+            if as_json:
+                typer.echo("{}")
         raise typer.Exit(NO_ANSWER if failed else DONE)
 
 
@@ -165,26 +176,5 @@ def _findings(folder: str, level: float, allow_unannealed: bool) -> _Findings:
     return _Findings(table, found, depth.describe(found), depth.to_document(found), settled)
 
 
-def _summary(folder: Path, level: float, allow_unannealed: bool, as_json: bool) -> None:
-    """Print what a finished sweep shows, or why there are no exponents."""
-    from scalefit.errors import DataError
-
-    try:
-        _answer(_findings(str(folder), level, allow_unannealed), as_json)
-    except DataError as reason:
-        sys.stderr.write(f"no exponents: {reason}\n")
-        if as_json:
-            typer.echo("{}")
-
-
 def _answer(findings: _Findings, as_json: bool) -> None:
     typer.echo(json.dumps(findings.document, allow_nan=False) if as_json else findings.text)
-
-
-def _plot(folder: str, findings: _Findings, output: Path | None) -> None:
-    from scalefit.plots.fit import save_figures
-    from scalefit.plots.toy import sweep_figures
-
-    target = output or (Path(folder) if Path(folder).is_dir() else Path.cwd())
-    for path in save_figures(target, sweep_figures(findings.table, findings.exponents)):
-        sys.stderr.write(f"{path} written\n")

@@ -169,6 +169,22 @@ class NormRow:
     variance_ratio: float
     saturation: float
 
+    @classmethod
+    def of(cls, tables: NormTables, norm: str) -> NormRow:
+        """Reduce the rows of one norm."""
+        rows = tables.layers[(tables.layers["norm"] == norm) & (tables.layers["stage"] == "trained")]
+        ends = {stage: tables.path(norm, stage, "variance_median") for stage in STAGES}
+        runs = tables.runs[(tables.runs["norm"] == norm) & (tables.runs["status"] == "trained")]
+        return cls(
+            norm=norm,
+            **{stage: tuple(map(float, path[:, -1])) if len(path) else () for stage, path in ends.items()},
+            held_out_loss=tuple(map(float, runs["held_out_loss"])),
+            alignment=float(rows["alignment"].mean()),
+            gain=float(rows["gain"].mean()),
+            variance_ratio=float(rows["variance_ratio"].max()),
+            saturation=float(rows["saturation"].mean()),
+        )
+
 
 @dataclass(frozen=True)
 class BoundRow:
@@ -192,6 +208,22 @@ class BoundRow:
     largest_ratio: float
     broken: tuple[str, ...]
 
+    @classmethod
+    def of(cls, tables: NormTables, norm: str, stage: str, seed: int) -> BoundRow:
+        """Check one pair of streams."""
+        found = compare_with_lns(tables, norm, stage, seed)
+        other, own = (tables.sites(name, stage, seed)["variance_next"].to_numpy() for name in ("lns", norm))
+        broken = tuple(f"{a.name}@{a.layer}" for a in found.assumptions if a.holds is False)
+        return cls(
+            norm=norm,
+            stage=stage,
+            seed=int(seed),
+            increments=str(found.increments.verdict),
+            variances=str(found.verdict),
+            largest_ratio=float(np.max(own / other)),
+            broken=broken,
+        )
+
 
 @dataclass(frozen=True)
 class ExperimentSummary:
@@ -209,44 +241,14 @@ class ExperimentSummary:
 def summarise(tables: NormTables) -> ExperimentSummary:
     """Reduce the tables to one row a norm, and check the bound on every pair of streams."""
     bounds = [
-        _bound_row(tables, norm, stage, seed)
+        BoundRow.of(tables, norm, stage, seed)
         for norm in BOUNDED
         if norm in tables.norms and "lns" in tables.norms
         for stage in STAGES
         for seed in tables.seeds(norm, stage)
         if seed in tables.seeds("lns", stage)
     ]
-    return ExperimentSummary(tuple(_norm_row(tables, norm) for norm in tables.norms), tuple(bounds))
-
-
-def _norm_row(tables: NormTables, norm: str) -> NormRow:
-    rows = tables.layers[(tables.layers["norm"] == norm) & (tables.layers["stage"] == "trained")]
-    ends = {stage: tables.path(norm, stage, "variance_median") for stage in STAGES}
-    runs = tables.runs[(tables.runs["norm"] == norm) & (tables.runs["status"] == "trained")]
-    return NormRow(
-        norm=norm,
-        **{stage: tuple(map(float, path[:, -1])) if len(path) else () for stage, path in ends.items()},
-        held_out_loss=tuple(map(float, runs["held_out_loss"])),
-        alignment=float(rows["alignment"].mean()),
-        gain=float(rows["gain"].mean()),
-        variance_ratio=float(rows["variance_ratio"].max()),
-        saturation=float(rows["saturation"].mean()),
-    )
-
-
-def _bound_row(tables: NormTables, norm: str, stage: str, seed: int) -> BoundRow:
-    found = compare_with_lns(tables, norm, stage, seed)
-    other, own = (tables.sites(name, stage, seed)["variance_next"].to_numpy() for name in ("lns", norm))
-    broken = tuple(f"{a.name}@{a.layer}" for a in found.assumptions if a.holds is False)
-    return BoundRow(
-        norm=norm,
-        stage=stage,
-        seed=int(seed),
-        increments=str(found.increments.verdict),
-        variances=str(found.verdict),
-        largest_ratio=float(np.max(own / other)),
-        broken=broken,
-    )
+    return ExperimentSummary(tuple(NormRow.of(tables, norm) for norm in tables.norms), tuple(bounds))
 
 
 def describe(summary: ExperimentSummary) -> str:

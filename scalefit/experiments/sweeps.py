@@ -57,11 +57,6 @@ def read_sweep(path: str | Path) -> pd.DataFrame:
         raise DataError(f"{path} is no CSV table ({error}); give the results.csv of a sweep") from None
     if missing := [name for name in NEEDED if name not in table]:
         raise DataError(f"{path} has no column {missing[0]!r}; a sweep's results have {', '.join(NEEDED)}")
-    _check_cells(table, path)
-    return table
-
-
-def _check_cells(table: pd.DataFrame, path: Path) -> None:
     for name in NUMBERS:
         wrong = pd.to_numeric(table[name], errors="coerce").isna() & table[name].notna()
         if wrong.any():
@@ -69,6 +64,7 @@ def _check_cells(table: pd.DataFrame, path: Path) -> None:
     wrong = (table["status"] == "ok") & ~(table["loss"] > 0)
     if wrong.any():
         raise DataError(f"{_place(table, wrong, 'loss', path)} and must be positive; correct it or drop the row")
+    return table
 
 
 def _place(table: pd.DataFrame, wrong: pd.Series[bool], name: str, path: Path) -> str:
@@ -154,6 +150,32 @@ class UnitsControl:
     per_teacher: tuple[float, ...]
     n_left_out: int
 
+    @classmethod
+    def of(cls, rows: pd.DataFrame, label: str, units: int) -> UnitsControl:
+        """Compare the losses of one condition and horizon."""
+        horizon = int(rows["horizon"].iloc[0])
+        losses = rows.assign(loss=rows["loss"].where(rows["status"] == "ok")).pivot(
+            index="seed", columns="depth", values="loss"
+        )
+        whole = losses.dropna()
+        if whole.empty:
+            raise DataError(
+                f"{label}, horizon {horizon}: no teacher has a loss at each of the depths {list(losses.columns)}; "
+                "lower the learning rate, or leave out the depths that diverge"
+            )
+        means, ratios = whole.mean(), whole.max(axis=1) / whole.min(axis=1)
+        return cls(
+            label=label,
+            horizon=horizon,
+            units=units,
+            depths=tuple(int(depth) for depth in whole.columns),
+            seeds=tuple(int(seed) for seed in whole.index),
+            losses=tuple(means.tolist()),
+            ratio=float(means.max() / means.min()),
+            per_teacher=tuple(ratios.tolist()),
+            n_left_out=len(losses) - len(whole),
+        )
+
 
 def units_controls(table: pd.DataFrame, *, allow_unannealed: bool = False) -> tuple[UnitsControl, ...]:
     """Compare losses at a fixed total number of hidden units, by condition, the longest horizon first.
@@ -175,34 +197,9 @@ def units_controls(table: pd.DataFrame, *, allow_unannealed: bool = False) -> tu
     if units is None:
         raise DataError("depth times hidden units is not the same for all students; use depth_exponents")
     return tuple(
-        _control(rows, label, units)
+        UnitsControl.of(rows, label, units)
         for label, condition in by_condition(table)
         for _, rows in reversed(list(condition.groupby("horizon", sort=True)))
-    )
-
-
-def _control(rows: pd.DataFrame, label: str, units: int) -> UnitsControl:
-    horizon = int(rows["horizon"].iloc[0])
-    losses = rows.assign(loss=rows["loss"].where(rows["status"] == "ok")).pivot(
-        index="seed", columns="depth", values="loss"
-    )
-    whole = losses.dropna()
-    if whole.empty:
-        raise DataError(
-            f"{label}, horizon {horizon}: no teacher has a loss at each of the depths {list(losses.columns)}; "
-            "lower the learning rate, or leave out the depths that diverge"
-        )
-    means, ratios = whole.mean(), whole.max(axis=1) / whole.min(axis=1)
-    return UnitsControl(
-        label=label,
-        horizon=horizon,
-        units=units,
-        depths=tuple(int(depth) for depth in whole.columns),
-        seeds=tuple(int(seed) for seed in whole.index),
-        losses=tuple(means.tolist()),
-        ratio=float(means.max() / means.min()),
-        per_teacher=tuple(ratios.tolist()),
-        n_left_out=len(losses) - len(whole),
     )
 
 

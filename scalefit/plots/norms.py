@@ -9,7 +9,6 @@ import numpy as np
 from scalefit.experiments.norms import NormTables, predicted_start
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["plot_variance_against_depth"]
@@ -43,8 +42,14 @@ def plot_variance_against_depth(tables: NormTables) -> Figure:
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     start, trained = figure.subplots(1, 2, sharey=True)
     for norm in tables.norms:
-        _draw_start(start, tables, norm)
-        _draw_trained(trained, tables, norm)
+        mean, colour = tables.path(norm, "start").mean(axis=0)[::2], COLOURS[norm]
+        blocks = np.arange(mean.size)
+        start.plot(blocks, mean, ".", color=colour, label=norm)
+        start.plot(blocks, predicted_start(tables, norm)[::2], "-", color=colour, linewidth=1)
+        if (paths := tables.path(norm, "trained", "variance_median")).size:
+            ends = paths[:, ::2]
+            trained.plot(blocks, np.exp(np.log(ends).mean(axis=0)), "-", color=colour)
+            trained.fill_between(blocks, ends.min(axis=0), ends.max(axis=0), color=colour, alpha=0.2, linewidth=0)
     start.set_title("at the start: points measured, lines predicted", fontsize="medium")
     start.set_ylabel("variance of the residual stream")
     steps = int(tables.runs["steps"].max())
@@ -54,20 +59,3 @@ def plot_variance_against_depth(tables: NormTables) -> Figure:
         axes.set_xlabel("completed blocks")
     trained.legend(*start.get_legend_handles_labels(), loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
-
-
-def _draw_start(axes: Axes, tables: NormTables, norm: str) -> None:
-    mean = tables.path(norm, "start").mean(axis=0)[::2]
-    blocks = np.arange(mean.size)
-    axes.plot(blocks, mean, ".", color=COLOURS[norm], label=norm)
-    axes.plot(blocks, predicted_start(tables, norm)[::2], "-", color=COLOURS[norm], linewidth=1)
-
-
-def _draw_trained(axes: Axes, tables: NormTables, norm: str) -> None:
-    paths = tables.path(norm, "trained", "variance_median")
-    if not paths.size:
-        return
-    paths = paths[:, ::2]
-    blocks = np.arange(paths.shape[1])
-    axes.plot(blocks, np.exp(np.log(paths).mean(axis=0)), "-", color=COLOURS[norm])
-    axes.fill_between(blocks, paths.min(axis=0), paths.max(axis=0), color=COLOURS[norm], alpha=0.2, linewidth=0)

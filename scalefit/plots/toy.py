@@ -23,6 +23,8 @@ MARKERS = "os^Dv<>Pp"
 PATHS = {"angle": "angle between successive updates (degrees)", "coherence": "|sum of updates| / sum of |update|"}
 """Columns that tell how states move, with their names on an axis; a teacher's open with ``teacher_``."""
 
+LOSS_NAMES = {"mse": "mean square error of the final state", "kl": "KL divergence (nats per sample)"}
+
 MOST_TICKS = 6
 """With more points than this an axis keeps its own ticks."""
 
@@ -81,7 +83,8 @@ def plot_loss_against_depth(table: pd.DataFrame, found: Sequence[DepthExponent])
         axes.fill_between(depths, losses.min(), losses.max(), color=colour, alpha=0.2, linewidth=0)
         axes.plot(depths, centre, marker, color=colour, label=f"{item.label}: depth^-{item.alpha:.2f}")
         axes.plot(depths, line, "-", color=colour, linewidth=1)
-    axes.set(yscale="log", ylabel=_loss_name(table))
+    objectives = table["objective"].unique()
+    axes.set(yscale="log", ylabel=LOSS_NAMES[objectives[0]] if len(objectives) == 1 else "loss")
     _depth_axis(axes, table, "depth of the student")
     axes.legend(fontsize="small")
     return figure
@@ -157,10 +160,3 @@ def _depth_axis(axes: Axes, table: pd.DataFrame, name: str) -> None:
     axes.set_xticks(depths, labels=[str(depth) for depth in depths])
     axes.set_xticks([], minor=True)
     axes.set_xlabel(name)
-
-
-def _loss_name(table: pd.DataFrame) -> str:
-    objectives = set(table["objective"])
-    if objectives == {"mse"}:
-        return "mean square error of the final state"
-    return "KL divergence (nats per sample)" if objectives == {"kl"} else "loss"

@@ -207,7 +207,15 @@ def search_counterexamples(
     alignment = np.stack([settings["alignment_bhyt"], settings["alignment_lns"]])
     bhyt, lns = variance_path(increments, start, alignment)[..., 1:]
     margin = np.where(blocks <= settings["depth"][:, None], (lns - bhyt) / lns, np.inf)
-    return _summary(dropped, settings, margin)
+    violated = margin <= 0
+    earliest = None
+    if violated.any():
+        layers = np.where(violated.any(axis=1), np.argmax(violated, axis=1), margin.shape[1])
+        at = int(np.argmin(layers))
+        layer = int(layers[at])
+        numbers = {name: float(np.mean(values[at])) for name, values in settings.items()}
+        earliest = Counterexample(layer + 1, float(-margin[at, layer]), numbers)
+    return SearchResult(dropped, len(margin), int(violated.any(axis=1).sum()), float(margin.min()), earliest)
 
 
 def _draw_moment(dropped: str | None, rng: np.random.Generator, n: int, deepest: int) -> dict[str, FloatArray]:
@@ -248,15 +256,3 @@ def _draw_updates(dropped: str | None, rng: np.random.Generator, shape: tuple[in
         "alignment_bhyt": alignment_bhyt,
         "alignment_lns": alignment_lns,
     }
-
-
-def _summary(dropped: str | None, settings: dict[str, FloatArray], margin: FloatArray) -> SearchResult:
-    violated = margin <= 0
-    earliest = None
-    if violated.any():
-        layers = np.where(violated.any(axis=1), np.argmax(violated, axis=1), margin.shape[1])
-        at = int(np.argmin(layers))
-        layer = int(layers[at])
-        numbers = {name: float(np.mean(values[at])) for name, values in settings.items()}
-        earliest = Counterexample(layer + 1, float(-margin[at, layer]), numbers)
-    return SearchResult(dropped, len(margin), int(violated.any(axis=1).sum()), float(margin.min()), earliest)

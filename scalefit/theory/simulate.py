@@ -64,13 +64,10 @@ class InputLaw:
 
         # symmetric laws: twice the half line, cut where tanh saturates so that no feature is missed
         knee = 4.0 / scale
-        pieces = [integrate.quad(weighted, *ends, epsabs=1e-13, epsrel=1e-11, limit=200) for ends in _pieces(knee)]
+        near = min(4.0, knee)
+        ends = ((0.0, near), (near, near + knee), (near + knee, np.inf))
+        pieces = [integrate.quad(weighted, *piece, epsabs=1e-13, epsrel=1e-11, limit=200) for piece in ends]
         return 2.0 * float(sum(value for value, _ in pieces))
-
-
-def _pieces(knee: float) -> tuple[tuple[float, float], ...]:
-    near = min(4.0, knee)
-    return (0.0, near), (near, near + knee), (near + knee, np.inf)
 
 
 def three_point_law(kappa: float) -> tuple[FloatArray, FloatArray]:
