@@ -33,9 +33,9 @@ def norms(
     from scalefit.plots.fit import save_figures
     from scalefit.plots.norms import plot_variance_against_depth
 
-    if action == "list":
+    if action not in ("plot", "work"):
         from toy_models.transformer.config import PRESETS
-
+    if action == "list":
         presets = {name: config.describe() for name, config in PRESETS.items()}
         typer.echo(json.dumps(presets) if as_json else "\n".join(f"{name:8} {text}" for name, text in presets.items()))
         return
@@ -43,6 +43,8 @@ def norms(
         if folder is None:
             raise OptionError(f"{action} needs the folder of an experiment: scalefit norms {action} FOLDER")
         path = folder
+    elif action not in PRESETS:
+        raise OptionError(f"preset {action!r} is unknown; the presets are {', '.join(PRESETS)}")
     elif output is None or folder is not None:
         raise OptionError(f"a preset needs a folder for its tables: scalefit norms {action} -o FOLDER")
     else:
@@ -69,8 +71,6 @@ def _run(action: str, folder: Path, workers: int | None) -> list[str]:
         sys.stderr.flush()
 
     helping = action == "work"
-    if not helping and action not in PRESETS:
-        raise OptionError(f"preset {action!r} is unknown; the presets are {', '.join(PRESETS)}")
     config = ExperimentConfig.from_file(folder / "config.json") if helping else PRESETS[action]
     workers = 0 if helping and workers is None else workers
     try:

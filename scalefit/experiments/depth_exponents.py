@@ -45,7 +45,7 @@ from scalefit.experiments.sweeps import (
     units_controls,
     units_document,
 )
-from scalefit.fitting.fit import FitStatus, fit
+from scalefit.fitting.fit import fit
 from scalefit.runs import Runs
 
 __all__ = [
@@ -173,7 +173,7 @@ class _Cell:
             if column not in columns or (floor and (len(depth) <= LEAST_DEPTHS or (np.diff(loss) > 0).any())):
                 continue
             found = fit(runs, column if floor else f"{column}+0", n_starts=8)
-            if found.status != FitStatus.FAILED:
+            if found.converged:
                 self.alphas[variant][i] = found.params[f"alpha_{column}"]
                 if floor:
                     self.floor_shares[i] = found.params["L0"] / loss.min()
