@@ -6,7 +6,9 @@ rows, evaluation sets of one run become columns, and what is no cell (a list of 
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,9 +22,11 @@ from scalefit.ingest.names import loss_candidates, role_candidates
 from scalefit.ingest.options import OWN_FORMAT
 from scalefit.ingest.walk import Row, Walk, is_nested
 
-__all__ = ["grid_of_document", "read_document", "read_lines"]
+__all__ = ["grid_of_document", "read_document", "read_lines", "unpack_cells"]
 
 _MAX_ROWS = 20_000_000
+_MAX_CELL = 1_000_000
+_NOT_FINITE = re.compile(r"(?<=[:\[, ])-?(?:nan|inf)(?=[,}\] ])")
 _MAX_BLANK = 2_000_000
 """Cells without a value that a table of objects may have, beside 20 times those with one."""
 
@@ -216,3 +220,35 @@ def trainer_state(name: str, document: Mapping[str, Any]) -> Grid:
     if "loss" not in grid.names:
         raise DataError(f"{grid.name}: log_history has neither eval_loss nor loss; train with logging_steps > 0")
     return replace(grid, loss="loss")
+
+
+def unpack_cells(grid: Grid) -> Grid:
+    """Return the grid with columns of mappings as text ("{'d_model': 512}") unpacked into a column for each key."""
+    names, columns = [], []
+    walk = Walk(grid.name)
+    for name, column in zip(grid.names, grid.columns, strict=True):
+        filled = [cell for cell in column.tolist() if cell] if column.dtype == object else []
+        if not filled or not all(cell.startswith("{") and cell.endswith("}") for cell in filled):
+            names.append(name)
+            columns.append(column)
+            continue
+        rows = [walk.flat({name: _mapping(cell, grid, i)} if cell else {}) for i, cell in enumerate(column.tolist())]
+        for key in dict.fromkeys(key for row in rows for key in row):
+            names.append(key.strip())
+            columns.append(cells_of([row.get(key) for row in rows]))
+    return replace(grid, names=tuple(names), columns=tuple(columns), ignored=(*grid.ignored, *walk.aside))
+
+
+def _mapping(cell: str, grid: Grid, i: int) -> dict[str, Any]:
+    """Read a mapping written in JSON or by Python; no code is run."""
+    for read in (json.loads, lambda text: ast.literal_eval(_NOT_FINITE.sub("None", text))):
+        try:
+            found = read(cell)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if isinstance(found, dict) and len(cell) <= _MAX_CELL:
+            return {str(key): value for key, value in found.items()}
+    shown = cell if len(cell) <= 40 else cell[:37] + "..."
+    raise DataError(
+        f"{grid.places.name(i)}: the cell {shown!r} looks like a mapping and cannot be read as one; write it as JSON"
+    )

@@ -193,9 +193,10 @@ def _grid(source: Source, options: ReadOptions) -> Grid:
 
         grid = (read_lines if form == "jsonl" else read_document)(text.decode(), source.name)
     elif form == "yaml":
+        from scalefit.ingest.documents import grid_of_document
         from scalefit.ingest.yaml_documents import read_yaml
 
-        grid = read_yaml(text.decode(), source.name)
+        grid = grid_of_document(read_yaml(text.decode(), source.name), source.name, "yaml")
     elif form == "log":
         from scalefit.ingest.logs import read_log
 
@@ -216,7 +217,7 @@ def _unpacked(grid: Grid) -> Grid:
     """Unpack the cells of trackers that write mappings as text."""
     if not any(c.dtype == object and any(cell.startswith("{") for cell in c[:3].tolist()) for c in grid.columns):
         return grid
-    from scalefit.ingest.walk import unpack_cells
+    from scalefit.ingest.documents import unpack_cells
 
     return unpack_cells(grid)
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from scalefit.errors import DataError
-from scalefit.ingest.grid import Grid, cells_of
 from scalefit.ingest.names import normal_name
 
-__all__ = ["Row", "Walk", "is_nested", "unpack_cells"]
+__all__ = ["Row", "Walk", "is_nested"]
 
 _MAX_DEPTH = 12
-_MAX_CELL = 1_000_000
 _MAX_REPEATED = 5_000_000
-_NOT_FINITE = re.compile(r"(?<=[:\[, ])-?(?:nan|inf)(?=[,}\] ])")
 _SETS = frozenset(
     """val eval valid validation dataset eval_set eval_dataset eval_name task split set benchmark corpus domain subset
     source""".split()  # noqa: SIM905 - a list of words
@@ -146,35 +139,3 @@ def set_key(items: Sequence[Row]) -> str | None:
         if normal_name(key) in _SETS and is_label and len(items) > 1:
             return key
     return None
-
-
-def unpack_cells(grid: Grid) -> Grid:
-    """Return the grid with columns of mappings as text ("{'d_model': 512}") unpacked into a column for each key."""
-    names, columns = [], []
-    walk = Walk(grid.name)
-    for name, column in zip(grid.names, grid.columns, strict=True):
-        filled = [cell for cell in column.tolist() if cell] if column.dtype == object else []
-        if not filled or not all(cell.startswith("{") and cell.endswith("}") for cell in filled):
-            names.append(name)
-            columns.append(column)
-            continue
-        rows = [walk.flat({name: _mapping(cell, grid, i)} if cell else {}) for i, cell in enumerate(column.tolist())]
-        for key in dict.fromkeys(key for row in rows for key in row):
-            names.append(key.strip())
-            columns.append(cells_of([row.get(key) for row in rows]))
-    return replace(grid, names=tuple(names), columns=tuple(columns), ignored=(*grid.ignored, *walk.aside))
-
-
-def _mapping(cell: str, grid: Grid, i: int) -> dict[str, Any]:
-    """Read a mapping written in JSON or by Python; no code is run."""
-    for read in (json.loads, lambda text: ast.literal_eval(_NOT_FINITE.sub("None", text))):
-        try:
-            found = read(cell)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            continue
-        if isinstance(found, dict) and len(cell) <= _MAX_CELL:
-            return {str(key): value for key, value in found.items()}
-    shown = cell if len(cell) <= 40 else cell[:37] + "..."
-    raise DataError(
-        f"{grid.places.name(i)}: the cell {shown!r} looks like a mapping and cannot be read as one; write it as JSON"
-    )

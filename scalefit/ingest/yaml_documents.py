@@ -1,17 +1,15 @@
-"""YAML documents to a `Grid`, by the rules of JSON; needs PyYAML."""
+"""YAML text to the values that JSON may hold; needs PyYAML."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from scalefit.errors import DataError, MissingExtraError
-from scalefit.ingest.documents import grid_of_document
-from scalefit.ingest.grid import Grid
 
 __all__ = ["read_yaml"]
 
 
-def read_yaml(text: str, name: str) -> Grid:
+def read_yaml(text: str, name: str) -> Any:
     """Read one YAML document, or several, each one record.
 
     Raises
@@ -50,4 +48,4 @@ def read_yaml(text: str, name: str) -> Grid:
         raise DataError(f"{name} is nested too deeply or holds a value that is none") from None
     if not documents:
         raise DataError(f"{name} is empty; export the runs again")
-    return grid_of_document(documents[0] if len(documents) == 1 else documents, name, "yaml")
+    return documents[0] if len(documents) == 1 else documents
