@@ -91,7 +91,7 @@ class Approach:
         At the budget asked for, on 6 N D = C.
     params_interval : (float, float)
     basis : str
-        What it stands on: how many valleys, runs, rows.
+        What it stands on: how many valleys or runs; empty for a law.
     """
 
     name: str
@@ -188,7 +188,7 @@ def isoflop(
                 best.params,
                 best.tokens,
                 own.intervals["params"] if own else none,
-                f"{len(fit.runs)} rows",
+                "",
             )
         )
     return IsoFlop(target, valleys, tuple(a for a in approaches if a is not None), level, _remarks(valleys, approaches))
@@ -296,7 +296,7 @@ def _through(valleys: Sequence[Valley], flops: float, level: float) -> Approach 
         math.exp(best),
         flops / 6 / math.exp(best),
         (math.exp(best - half), math.exp(best + half)),
-        f"{len(found)} of {len(valleys)} budgets",
+        f"{len(found)} of {len(valleys)}",
     )
 
 

@@ -166,14 +166,13 @@ def isoflop_report(found: IsoFlop) -> RenderableType:
     ]
     approaches = [
         [
-            one.name,
+            f"{one.name} ({one.basis})" if one.basis else one.name,
             f"{one.exponent:.3f}",
-            span(one.interval, 3),
+            span(one.interval, 2),
             number(one.params, 3),
             span(one.params_interval, 3),
             number(one.tokens, 3),
             number(one.tokens / one.params, 3),
-            one.basis,
         ]
         for one in found.approaches
     ]
@@ -182,7 +181,7 @@ def isoflop_report(found: IsoFlop) -> RenderableType:
         table(names, valleys, left=0),
         Text(""),
         Text(f"N* ~ C^a, and N* and D* at {number(found.flops, 3)} operations", style="bold"),
-        table(["", "a", percent, "N*", percent, "D*", "D* / N*", "from"], approaches),
+        table(["", "a", percent, "N*", percent, "D*", "D*/N*"], approaches),
         Text(""),
         remarks(found.warnings),
     )

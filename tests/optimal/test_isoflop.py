@@ -99,7 +99,7 @@ def test_chinchilla_by_two_approaches():
     assert law.name == "params+tokens"
     page = describe(found)
     assert "valleys" in page
-    assert "9 of 9 budgets" in page
+    assert "valleys (9 of 9)" in page
     assert document(found)["valleys"][0]["flops"] == pytest.approx(6e18)
 
 
