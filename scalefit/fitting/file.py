@@ -6,21 +6,19 @@ makes it enough to fit again, so that intervals can be computed from the file al
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scalefit import __version__
-from scalefit.errors import DataError, ScalefitWarning
+from scalefit.errors import DataError, ScalefitError, ScalefitWarning
 from scalefit.files import refuse_to_overwrite, write_atomically
-from scalefit.fitting.covariance import AUTO
 from scalefit.fitting.fit import Certificate, Fit, FitStatus
 from scalefit.fitting.objective import Objective
+from scalefit.fitting.optimum import NOISE_FREE
 from scalefit.ingest.grid import Dropped, Places, frozen
 from scalefit.ingest.table import Origin, Selection, Table
 from scalefit.laws.constraints import Constraints
@@ -28,12 +26,12 @@ from scalefit.laws.law import Law
 from scalefit.numbers import json_text, to_json
 from scalefit.runs import Runs
 
+if TYPE_CHECKING:
+    from scalefit.schemas import FitFile
+
 __all__ = ["fit_document", "is_fit_file", "load_fit", "residual_summary", "save_fit"]
 
 SCHEMA, KIND = 2, "scalefit-fit"
-
-OLD_SCHEMA = "scalefit-fit/1"
-"""Of version 0.1, whose files are read: what follows from the optimum is computed anew."""
 
 LARGEST = 5
 """How many rows with the largest residuals a document names."""
@@ -122,49 +120,66 @@ def load_fit(path: str | Path) -> Fit:
     DataError
         If the file is missing or was not written by `save_fit`.
     """
+    from scalefit.schemas import FitFile, read_document
+
     path = Path(path)
+    remedy = "write one with scalefit fit RUNS -o fit.json"
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_bytes()
     except OSError as error:
-        raise DataError(
-            f"{path} cannot be read: {error.strerror}; write one with scalefit fit RUNS -o {path}"
-        ) from None
-    except ValueError:
-        raise DataError(f"{path} is not JSON; write a fit with scalefit fit RUNS -o fit.json") from None
-    if not isinstance(document, dict) or document.get("schema") not in (SCHEMA, OLD_SCHEMA):
-        raise DataError(f"{path} is no fit of this version; write one with scalefit fit RUNS -o fit.json")
-    if "rows" not in document:
-        raise DataError(f"{path} holds a fit without its rows; write it with -o, which keeps them, instead of --json")
+        raise DataError(f"{path} cannot be read: {error.strerror}; {remedy}") from None
+    other = "is no fit of this version"
+    known = {"": other, "schema": other, "rows": "holds a fit without its rows, which --json leaves out"}
+    content = read_document(FitFile, text, path, remedy, known)
     try:
-        return _fit_from(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        fit = _fit_from(content)
+        fit.runs.require_positive(["loss", *fit.law.columns, *([] if fit.weights is None else [fit.weights])])
+        weights = None if fit.weights is None else fit.runs[fit.weights]
+        with np.errstate(all="ignore"):  # whatever comes out, it is compared
+            again = fit.objective.value(fit.predict(fit.runs), fit.runs["loss"], weights)
+    except ScalefitError as error:
+        raise DataError(f"{path} is damaged: {error}; {remedy}") from None
+    if not math.isclose(again, fit.objective_value, rel_tol=1e-6, abs_tol=NOISE_FREE**2):
         raise DataError(
-            f"{path} is a damaged fit ({type(error).__name__}: {error}); write it again with fit RUNS -o"
-        ) from None
+            f"{path} is damaged: its parameters and rows give the objective {again:.6g}, "
+            f"not {fit.objective_value:.6g}; {remedy}"
+        )
+    return fit
 
 
-def _fit_from(document: Mapping[str, Any]) -> Fit:
-    constraints = document["constraints"]
-    bounds = {
-        n: (-math.inf if a is None else a, math.inf if b is None else b) for n, (a, b) in constraints["bounds"].items()
+def _fit_from(content: FitFile) -> Fit:
+    law = Law.parse(content.law)
+    fixed, ties, bounds = content.constraints.fixed, content.constraints.ties, content.constraints.bounds
+    ends = {n: (-math.inf if a is None else a, math.inf if b is None else b) for n, (a, b) in bounds.items()}
+    constraints = Constraints(fixed, ties, ends)
+    constraints.checked(law)
+    for name in law.parameter_names:
+        if name not in content.params:
+            raise DataError(f"the law {law} has a parameter {name}, which has no value")
+    params = {name: content.params[name] for name in law.parameter_names}
+    for parameter in law.parameters:
+        low, high = constraints.limits(parameter)
+        value = params[parameter.name]
+        expected = fixed.get(parameter.name, params[ties.get(parameter.name, parameter.name)])
+        if value != expected or not (parameter.name in fixed or low <= value <= high):
+            raise DataError(f"{parameter.name} is {value:g}, which its constraints do not allow")
+    certificate = content.certificate.model_dump() | {
+        "condition": math.inf if content.certificate.condition is None else content.certificate.condition,
+        "others": tuple(content.certificate.others),
     }
-    certificate = dict(document["certificate"])
-    certificate["condition"] = _or(certificate["condition"], math.inf)
-    certificate["others"] = tuple((int(n), float(excess)) for n, excess in certificate.get("others", ()))
-    law = Law.parse(document["law"])
     return Fit(
         law=law,
-        runs=_runs_from(document),
-        objective=Objective.parse(document["objective"]["name"]),
-        constraints=Constraints(constraints["fixed"], constraints["ties"], bounds),
-        weights=document["weights"],
-        params=MappingProxyType({name: float(document["params"][name]) for name in law.parameter_names}),
-        objective_value=document["objective"]["value"],
-        converged=FitStatus(document["status"]) is not FitStatus.FAILED,
+        runs=_runs_from(content),
+        objective=Objective.parse(content.objective.name),
+        constraints=constraints,
+        weights=content.weights,
+        params=MappingProxyType(params),
+        objective_value=content.objective.value,
+        converged=content.status != FitStatus.FAILED.value,
         certificate=Certificate(**certificate),
-        n_starts=document["n_starts"],
-        seed=document["seed"],
-        errors_by=document.get("errors_by", AUTO),
+        n_starts=content.n_starts,
+        seed=content.seed,
+        errors_by=content.errors_by,
     )
 
 
@@ -182,26 +197,26 @@ def _rows_document(runs: Runs) -> dict[str, Any]:
     }
 
 
-def _runs_from(document: Mapping[str, Any]) -> Runs:
-    rows, source = document["rows"], document["source"]
-    files = None if rows["files"] is None else frozen(np.array(rows["files"], dtype=np.int64))
+def _runs_from(content: FitFile) -> Runs:
+    rows, source = content.rows, content.source
     numbers = {
-        name: frozen(np.array([_or(x, math.nan) for x in values], dtype=np.float64))
-        for name, values in rows["columns"].items()
+        name: frozen(np.array([math.nan if x is None else x for x in values], dtype=np.float64))
+        for name, values in rows.columns.items()
     }
+    files = None if rows.files is None else _integers(rows.files)
     table = Table(
         columns=numbers,
-        texts={name: frozen(np.array(values, dtype=object)) for name, values in rows["texts"].items()},
-        places=Places(_integers(rows["rows"]), _integers(rows["lines"]), files, tuple(rows["names"])),
-        dropped=_dropped_from(rows["dropped"], rows["names"][0]),
-        origin=Origin(source["name"], source["format"], source["sha256"], source["columns"], source["units"]),
-        selections=tuple(Selection(**s) for s in document["selections"]),
-        warnings=tuple(_warning_from(w) for w in rows["warnings"]),
+        texts={name: frozen(np.array(values, dtype=object)) for name, values in rows.texts.items()},
+        places=Places(_integers(rows.rows), _integers(rows.lines), files, tuple(rows.names)),
+        dropped=_dropped_from(rows.dropped, rows.names[0]),
+        origin=Origin(source.name, source.format, source.sha256, source.columns, source.units),
+        selections=tuple(Selection(**step.model_dump()) for step in content.selections),
+        warnings=tuple(ScalefitWarning(**warning.model_dump()) for warning in rows.warnings),
     )
     return Runs.from_table(table)
 
 
-def _dropped_from(dropped: list[list[Any]], name: str) -> Dropped:
+def _dropped_from(dropped: list[tuple[int, int, str, str]], name: str) -> Dropped:
     if not dropped:
         return Dropped.none(name)
     rows, lines, reasons, files = zip(*dropped, strict=True)
@@ -233,11 +248,3 @@ def residual_summary(fit: Fit) -> dict[str, Any]:
             for i in order
         ],
     }
-
-
-def _warning_from(document: Mapping[str, Any]) -> ScalefitWarning:
-    return ScalefitWarning(document["code"], document["message"], document["action"], document["numbers"])
-
-
-def _or(value: float | None, missing: float) -> float:
-    return missing if value is None else value

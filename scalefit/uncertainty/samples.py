@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -222,7 +221,7 @@ class Samples:
         """Write a NumPy .npz file from which `load` reads the same samples, bit for bit."""
         header = {
             "format": FORMAT,
-            "law": self.law,
+            "law": str(self.law),
             "names": self.names,
             "method": self.method,
             "estimate": self.estimate,
@@ -246,25 +245,28 @@ class Samples:
         DataError
             If the file is not one of ours.
         """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                draws, header = file["draws"], json.loads(str(file["header"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} does not hold samples: {error}; write them with Samples.save") from None
-        if header.get("format") != FORMAT:
-            raise DataError(f"{path} has the format {header.get('format')!r}; this version reads {FORMAT!r}")
+        from scalefit.schemas import OldLaw, SamplesHeader, read_arrays, read_document
+
+        remedy = "write them with Samples.save"
+        arrays = read_arrays(path, ("draws", "header"), "samples", remedy)
+        header, draws = read_document(SamplesHeader, str(arrays["header"]), path, remedy), arrays["draws"]
+        if header.format != FORMAT:
+            raise DataError(f"{path} has the format {header.format!r}; this version reads {FORMAT!r}")
+        if draws.dtype != np.float64 or draws.shape[1:] != (len(header.names),) or not len(draws):
+            raise DataError(f"{path} is damaged: draws of shape {draws.shape} for {len(header.names)} names; {remedy}")
+        if isinstance(header.law, OldLaw):
+            law = Law(tuple(PowerTerm(term.column, term.shift) for term in header.law.terms), header.law.irreducible)
+        else:
+            law = Law.parse(header.law)
+        plain = {name: getattr(header, name) for name in ("method", "estimate", "level", "n_chains", "corrections")}
         return cls(
-            law=Law(tuple(PowerTerm(**t) for t in header["law"]["terms"]), header["law"]["irreducible"]),
-            names=tuple(header["names"]),
+            law=law,
+            names=tuple(header.names),
             draws=draws,
-            method=header["method"],
-            estimate=header["estimate"],
-            level=header["level"],
-            n_chains=header["n_chains"],
-            corrections={name: (pair[0], pair[1]) for name, pair in header["corrections"].items()},
-            reservations=header["reservations"],
-            diagnostics=header["diagnostics"],
-            warnings=tuple(ScalefitWarning(**w) for w in header["warnings"]),
+            reservations=header.reservations,
+            diagnostics=header.diagnostics,
+            warnings=tuple(ScalefitWarning(**warning.model_dump()) for warning in header.warnings),
+            **plain,
         )
 
 

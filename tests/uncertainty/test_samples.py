@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -130,3 +132,29 @@ def test_unknown_names_kinds_and_levels_are_refused():
         samples.interval("L0", kind="bca")
     with pytest.raises(OptionError, match="between 0 and 1"):
         samples.interval("L0", level=95)
+
+
+def test_a_damaged_file_of_samples_is_refused_in_a_sentence(tmp_path):
+    law = Law.parse("depth")
+    draws = Samples(law, law.parameter_names, np.ones((50, 3)), "example", dict.fromkeys(law.parameter_names, 1.0))
+    path = tmp_path / "draws.npz"
+    draws.save(path)
+    whole = path.read_bytes()
+    assert np.array_equal(Samples.load(path).draws, draws.draws)
+    rng = np.random.default_rng(0)
+    for i in range(60):
+        damaged = bytearray(whole)
+        if i % 3 == 0:
+            damaged = damaged[: rng.integers(len(whole))]
+        else:
+            for place in rng.integers(0, len(whole), 1 + i % 5):
+                damaged[place] = rng.integers(256)
+        path.write_bytes(bytes(damaged))
+        with contextlib.suppress(DataError):  # nothing else may come out
+            Samples.load(path).summary()
+    np.savez_compressed(path, draws=np.zeros((1000, 3)), header=np.array("{}"))
+    with pytest.raises(DataError, match="is compressed"):
+        Samples.load(path)
+    path.write_text("no archive")
+    with pytest.raises(DataError, match="does not hold samples"):
+        Samples.load(path)
