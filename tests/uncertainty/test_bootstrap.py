@@ -97,6 +97,21 @@ def test_a_pile_up_at_a_bound_withholds_the_bca_interval(gemstones):
         samples.interval("alpha_depth", kind="bca")
 
 
+def test_redrawn_residuals_are_as_large_as_the_noise():
+    """The fit took 7 of 27 degrees of freedom from its residuals, and 9 clusters lose one of theirs."""
+    fitted = fit(Runs.from_columns(t27_columns(0.002, seed=4)))
+    refits, rest = Refits.of(fitted), fitted.residuals - fitted.residuals.mean()
+    by_row, by_shape = group_labels(fitted, "row"), group_labels(fitted, "shape")
+    residual = plan_resampling(fitted, refits, "residual", by_row).errors
+    np.testing.assert_allclose(np.sum(residual**2), np.sum(rest**2) * 27 / 20, rtol=1e-10)
+    slopes = fitted.law.jacobian(fitted.runs, fitted.params) / fitted.predict(fitted.runs)[:, None]
+    leverage = np.diag(slopes @ np.linalg.pinv(slopes))
+    wild = plan_resampling(fitted, refits, "wild", by_row).errors
+    np.testing.assert_allclose(wild, -fitted.residuals / np.sqrt(1 - leverage), rtol=1e-6)
+    clustered = plan_resampling(fitted, refits, "wild-cluster", by_shape).errors
+    np.testing.assert_allclose(clustered, -fitted.residuals * np.sqrt(9 / 8 * 26 / 20), rtol=1e-12)
+
+
 @pytest.mark.parametrize("method", ["pairs", "residual", "wild"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_row_methods_agree_with_the_standard_error_on_well_behaved_noise(method, weighted):

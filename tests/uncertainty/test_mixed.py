@@ -17,14 +17,14 @@ from scalefit.uncertainty.groups import group_labels
 from scalefit.uncertainty.mixed import Grouped, components_at, fit_mixed, restricted, variance_components
 
 
-def grouped_line(sizes: list[int], within: bool, seed: int = 3) -> tuple[Runs, np.ndarray]:
+def grouped_line(sizes: list[int], within: bool, seed: int = 3, shared: float = 0.05) -> tuple[Runs, np.ndarray]:
     """Loss 2 + 10 / depth with an effect of the run; depth varies within runs or between them."""
     rng = np.random.default_rng(seed)
     labels = np.repeat(np.arange(len(sizes)), sizes)
     depth = (
         np.concatenate([np.geomspace(4, 64, n) for n in sizes]) if within else np.geomspace(4, 64, len(sizes))[labels]
     )
-    loss = 2 + 10 / depth + 0.05 * rng.standard_normal(len(sizes))[labels] + 0.02 * rng.standard_normal(len(labels))
+    loss = 2 + 10 / depth + shared * rng.standard_normal(len(sizes))[labels] + 0.02 * rng.standard_normal(len(labels))
     return Runs.from_columns({"depth": depth, "loss": loss, "run": labels}), labels
 
 
@@ -66,7 +66,7 @@ def test_within_runs_a_balanced_table_has_the_interval_without_its_means():
 def test_kenward_and_roger_by_hand(weighted):
     """Equation (2) with n x n matrices, on runs of unequal length."""
     sizes = [1, 2, 3, 5, 8, 4, 6, 2]
-    runs, labels = grouped_line(sizes, within=False, seed=8)
+    runs, labels = grouped_line(sizes, within=False, seed=8, shared=0.012)
     weights = np.random.default_rng(1).uniform(0.5, 2, len(labels))
     runs = Runs.from_columns({**{name: runs[name] for name in ("depth", "loss", "run")}, "w": weights})
     fitted = linear(runs, "w" if weighted else None)
@@ -105,6 +105,7 @@ def test_kenward_and_roger_by_hand(weighted):
     middle = sum(spread[i, j] * (q[i][j] - p[i] @ phi @ p[j]) for i in (0, 1) for j in (0, 1))
     adjusted = phi + 2 * phi @ middle @ phi
     pulls = np.array([phi[1] @ part @ phi[1] for part in p])
+    assert math.sqrt(adjusted[1, 1]) > 1.03 * math.sqrt(phi[1, 1])  # the correction is there to be seen
     assert found.standard_errors["L0"] == pytest.approx(math.sqrt(adjusted[1, 1]), rel=1e-3)
     assert found.degrees["L0"] == pytest.approx(2 * phi[1, 1] ** 2 / (pulls @ spread @ pulls), rel=1e-3)
 

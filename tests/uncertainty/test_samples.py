@@ -39,6 +39,15 @@ def test_bca_without_correction_is_percentile_and_bias_shifts_it():
     assert shifted.interval("L0", kind="bca") == pytest.approx(tuple(np.quantile(shifted["L0"], tails)))
 
 
+def test_bca_stretches_the_tail_that_the_estimator_is_skewed_to():
+    """Efron (1987), equation 2.3: with z0 = a = 0.1 the tails are Phi(0.1 + w / (1 - 0.1 w)), w = 0.1 -+ 1.96."""
+    samples = normal_samples(corrections={"L0": (0.1, 0.1)})
+    w = 0.1 + np.array([-1.959964, 1.959964])
+    tails = stats.norm.cdf(0.1 + w / (1 - 0.1 * w))
+    assert tails == pytest.approx([0.07102, 0.99647], abs=1e-5)
+    assert samples.interval("L0", kind="bca") == pytest.approx(tuple(np.quantile(samples["L0"], tails)), rel=1e-6)
+
+
 def test_endpoint_errors_match_repetition():
     rng = np.random.default_rng(0)
     law = Law.parse("depth")

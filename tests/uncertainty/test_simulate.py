@@ -13,6 +13,7 @@ from scipy import stats
 
 import scalefit
 from scalefit.errors import OptionError
+from scalefit.fitting.fit import fit
 from scalefit.laws.law import Law
 from scalefit.report import describe, document
 from scalefit.runs import Runs
@@ -39,6 +40,22 @@ def test_tables_have_the_noise_asked_for():
     # Rows stand in groups of three tokens to a shape. Standard deviations of thousands are known to 2 %.
     assert errors.std() == pytest.approx(np.hypot(0.01, 0.03), rel=0.05)
     assert (errors - errors.mean(axis=2, keepdims=True)).std() == pytest.approx(0.01 * np.sqrt(2 / 3), rel=0.05)
+
+
+def test_a_scenario_of_a_fit_has_its_noise_and_what_rows_share(chin203_fit):
+    shared = Scenario.of(chin203_fit)
+    # Standard deviations by an independent implementation, per cent of the loss.
+    assert shared.by == "shape"
+    assert (100 * shared.noise, 100 * shared.group_noise) == pytest.approx((0.450, 0.405), abs=2e-3)
+    assert shared.params == chin203_fit.params
+    errors = np.log(shared.table(np.random.default_rng(1))["loss"] / chin203_fit.predict(chin203_fit.runs))
+    assert errors.std() == pytest.approx(np.hypot(0.0045, 0.00405), rel=0.15)  # of 203 rows in 39 shapes
+    rng = np.random.default_rng(2)
+    columns = {"depth": np.geomspace(2, 64, 40)}
+    loss = (1.7 + 3 / columns["depth"]) * np.exp(0.01 * rng.standard_normal(40))
+    alone = Scenario.of(fit(Runs.from_columns({**columns, "loss": loss}), "depth"))
+    assert alone.group_noise == 0
+    assert alone.noise == pytest.approx(0.01, rel=0.25)  # of 37 degrees of freedom
 
 
 def test_shares_carry_the_exact_binomial_interval():
