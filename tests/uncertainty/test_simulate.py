@@ -48,8 +48,11 @@ def test_a_scenario_of_a_fit_has_its_noise_and_what_rows_share(chin203_fit):
     assert shared.by == "shape"
     assert (100 * shared.noise, 100 * shared.group_noise) == pytest.approx((0.450, 0.405), abs=2e-3)
     assert shared.params == chin203_fit.params
-    errors = np.log(shared.table(np.random.default_rng(1))["loss"] / chin203_fit.predict(chin203_fit.runs))
-    assert errors.std() == pytest.approx(np.hypot(0.0045, 0.00405), rel=0.15)  # of 203 rows in 39 shapes
+    rng = np.random.default_rng(1)
+    fitted = chin203_fit.predict(chin203_fit.runs)
+    errors = [np.log(shared.table(rng)["loss"] / fitted) for _ in range(40)]
+    # The variance of 40 tables of 39 shapes, most of one row or two, is known to some per cent.
+    assert np.std(errors) == pytest.approx(np.hypot(0.0045, 0.00405), rel=0.08)
     rng = np.random.default_rng(2)
     columns = {"depth": np.geomspace(2, 64, 40)}
     loss = (1.7 + 3 / columns["depth"]) * np.exp(0.01 * rng.standard_normal(40))
