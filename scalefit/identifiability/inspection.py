@@ -155,12 +155,8 @@ def _run_warnings(runs: Runs, rows: NDArray[np.int64]) -> list[ScalefitWarning]:
     """Several rows of one run."""
     if not runs.has_runs or rows.max() < 2:
         return []
-    return [
-        ScalefitWarning(
-            "several-rows-per-run",
-            f"{len(runs)} rows come from {runs.n_runs} runs, up to {int(rows.max())} each; rows of one run are not "
-            "independent.",
-            "Intervals must resample runs; if only the end of training counts, say --select last.",
-            {"rows": len(runs), "runs": runs.n_runs, "largest": int(rows.max())},
-        )
-    ]
+    largest, of = int(rows.max()), "1 run" if runs.n_runs == 1 else f"{runs.n_runs} runs"
+    message = f"{len(runs)} rows come from {of}, up to {largest} each; rows of one run are not independent."
+    action = "Intervals must resample runs; if only the end of training counts, say --select last."
+    numbers = {"rows": len(runs), "runs": runs.n_runs, "largest": largest}
+    return [ScalefitWarning("several-rows-per-run", message, action, numbers)]

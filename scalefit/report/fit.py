@@ -82,7 +82,7 @@ def _law_text(fit: Fit) -> str:
 
 def _data_line(fit: Fit) -> Text:
     runs = fit.runs
-    per_run = f" of {runs.n_runs} runs" if runs.n_runs != len(runs) else ""
+    per_run = f" of {runs.n_runs} run{'s' * (runs.n_runs > 1)}" if runs.n_runs != len(runs) else ""
     line = f"{runs.origin.name}: {len(runs)} rows{per_run} used, {runs.n_dropped} left out"
     reasons = ", ".join(f"{count} {reason}" for reason, count in runs.dropped.counts().items())
     return Text(f"{line}{f' ({reasons})' if reasons else ''}; objective {fit.objective.name}")
