@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from scalefit.errors import DataError, ScalefitWarning
 from scalefit.fitting.covariance import FEW_ROWS
@@ -36,7 +36,7 @@ from scalefit.numbers import show_number
 from scalefit.runs import Runs
 from scalefit.uncertainty.samples import Samples, check_level
 
-__all__ = ["Prediction", "decades_beyond", "prediction_interval"]
+__all__ = ["Prediction", "prediction_interval"]
 
 Array = NDArray[np.float64]
 
@@ -128,14 +128,8 @@ def prediction_interval(
         stretched = fit.residuals * (len(fit.runs) / max(1, fit.optimum.degrees)) ** 0.5
         mean, new_run = _from_draws(fit, columns, draws, stretched, level, rng)
     method = "wald" if draws is None else draws.method
-    beyond = MappingProxyType({name: decades_beyond(x, fit.runs[name]) for name, x in columns.items()})
+    beyond = MappingProxyType({name: fit.runs.decades_beyond(name, x) for name, x in columns.items()})
     return Prediction(MappingProxyType(columns), loss, mean, new_run, level, method, beyond, warnings)
-
-
-def decades_beyond(values: ArrayLike, column: Array) -> Array:
-    """Powers of ten by which values lie above a column's largest (positive) or below its smallest (negative)."""
-    above, below = (np.log10(np.asarray(values) / end) for end in (column.max(), column.min()))
-    return np.asarray(np.maximum(0.0, above) + np.minimum(0.0, below))
 
 
 def _not_determined(fit: Fit, points: NDArray[np.intp]) -> ScalefitWarning:

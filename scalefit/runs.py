@@ -26,7 +26,7 @@ from scalefit.numbers import show_number
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Runs"]
+__all__ = ["Runs", "decades_beyond"]
 
 _SHAPE = ("width", "depth")
 
@@ -170,6 +170,10 @@ class Runs:
         """Return a phrase for row i (from 0), such as "row 5 (line 6) of runs.csv"."""
         return self.table.places.name(i)
 
+    def decades_beyond(self, name: str, values: ArrayLike) -> FloatArray:
+        """By how many powers of ten values lie above a column's largest (positive) or below its smallest (negative)."""
+        return decades_beyond(self[name], values)
+
     def where(self, condition: str) -> Runs:
         """Keep the rows where a condition holds, such as ``"loss > 0 and depth >= 4"``.
 
@@ -299,3 +303,9 @@ class Runs:
     def to_json(self, path: str | Path) -> None:
         """Write the tidy JSON document, which reads back to the same numbers bit for bit."""
         write_atomically(path, write_json(self.table))
+
+
+def decades_beyond(column: FloatArray, values: ArrayLike) -> FloatArray:
+    """Powers of ten by which values lie above a column's largest (positive) or below its smallest (negative)."""
+    above, below = (np.log10(np.asarray(values) / end) for end in (column.max(), column.min()))
+    return np.asarray(np.maximum(0.0, above) + np.minimum(0.0, below))

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
-from scalefit.fitting.fit import Fit
 from scalefit.optimal.budget import parse_values
 from scalefit.optimal.counts import BLOCKS, Count
 from scalefit.runs import Runs
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["Candidates", "candidate_grid", "parse_levels", "run_cost", "tells_cost"]
 

@@ -12,6 +12,7 @@ every chosen run in turn to the test against all others until none is better (Fe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,12 @@ from scalefit.design.candidates import Candidates
 from scalefit.design.quantity import Quantity
 from scalefit.errors import DataError, OptionError
 from scalefit.fitting.centred import CentredLaw
-from scalefit.fitting.fit import Fit
 from scalefit.fitting.optimum import NOISE_FREE, Optimum
 from scalefit.fitting.problem import jacobian
 from scalefit.identifiability import Verdict
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["ASSUMED_EXPONENT", "ASSUMED_SIZE", "Choice", "Linearised", "choose_runs", "linearise", "variance_after"]
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scalefit.errors import OptionError
 from scalefit.expressions import did_you_mean
-from scalefit.fitting.fit import Fit
 from scalefit.laws.law import Law
 from scalefit.optimal.budget import Budget, Space, read_number
 from scalefit.optimal.search import find_shapes
 from scalefit.optimal.tradeoff import TermsInLogs, Tradeoff
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["Quantity", "parse_quantity"]
 

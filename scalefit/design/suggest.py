@@ -12,15 +12,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from scalefit.design.candidates import Candidates, candidate_grid, tells_cost
 from scalefit.design.information import ASSUMED_EXPONENT, ASSUMED_SIZE, choose_runs, linearise, variance_after
 from scalefit.design.quantity import Quantity, parse_quantity
 from scalefit.errors import OptionError, ScalefitWarning
-from scalefit.fitting.fit import Fit
 from scalefit.fitting.student import t_quantile
 from scalefit.optimal.budget import Space
 from scalefit.uncertainty.samples import check_level
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["SuggestedRun", "Suggestion", "suggest_runs"]
 

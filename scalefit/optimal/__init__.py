@@ -3,11 +3,12 @@
 from scalefit.optimal.allocation import Allocation, optimal_allocation
 from scalefit.optimal.budget import Budget, Serving, Space, parse_budgets, parse_serving
 from scalefit.optimal.counts import BLOCKS, PRESETS, Count, Transformer, count_blocks, parse_count
-from scalefit.optimal.inverse import Requirement, SpeedUp, are_paired, needed_for_loss, shared_budgets, speed_up
+from scalefit.optimal.inverse import Requirement, needed_for_loss
 from scalefit.optimal.isoflop import IsoFlop, isoflop
 from scalefit.optimal.neighbours import FeasibleShape, Flatness, Rounding
-from scalefit.optimal.shape import OptimalShape, ShapeIntervals, optimal_shape
-from scalefit.optimal.sweep import ShapeSweep, sweep_shapes
+from scalefit.optimal.shape import OptimalShape, optimal_shape
+from scalefit.optimal.speed_up import SpeedUp, are_paired, shared_budgets, speed_up
+from scalefit.optimal.sweep import ShapeIntervals, ShapeSweep, sweep_shapes
 
 __all__ = [
     "BLOCKS",

@@ -6,20 +6,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError, ScalefitWarning
-from scalefit.fitting.fit import Fit
 from scalefit.identifiability import Verdict
 from scalefit.optimal.compute import MOST, BestSizes, Cost, best_sizes, cost_of_runs, losses_at_ratio
 from scalefit.optimal.remarks import extrapolates, not_determined
-from scalefit.optimal.shape import ShapeIntervals
-from scalefit.optimal.sweep import central_interval
-from scalefit.prediction import decades_beyond
+from scalefit.optimal.sweep import ShapeIntervals, central_interval
 from scalefit.uncertainty.samples import Samples, check_level
+
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
 
 __all__ = ["Allocation", "AtRatio", "optimal_allocation"]
 
@@ -170,7 +170,7 @@ def optimal_allocation(
         exponents=MappingProxyType({"params": float(found.exponent[0]), "tokens": float(found.token_exponent[0])}),
         by_method=tuple(_intervals(s, sizes, level) for s, sizes in zip(sets, drawn, strict=True)),
         at_ratios=tuple(ratios),
-        decades=MappingProxyType({n: float(decades_beyond(values[n], fit.runs[n])) for n in ("params", "tokens")}),
+        decades=MappingProxyType({n: float(fit.runs.decades_beyond(n, values[n])) for n in ("params", "tokens")}),
     )
     remarks = []
     if found.at_end[0]:

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scalefit.errors import OptionError
 from scalefit.laws.law import Law
 from scalefit.optimal.counts import BLOCKS, Count
-from scalefit.optimal.search import rising_root
+from scalefit.optimal.roots import rising_root
 from scalefit.optimal.sizes import Posynomial, Size, SmoothSize, read_size
 from scalefit.optimal.tradeoff import Term, TermsInLogs
 

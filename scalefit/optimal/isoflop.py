@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,16 @@ from scipy.special import stdtrit
 
 from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.numbers import show_number
-from scalefit.optimal.allocation import optimal_allocation
+from scalefit.optimal.approaches import Approach, Points, Valley, envelope, through
+from scalefit.optimal.compute import best_sizes, cost_of_runs
+from scalefit.optimal.sweep import central_interval
 from scalefit.runs import Runs
 from scalefit.uncertainty.samples import Samples, check_level
 
-__all__ = ["Approach", "IsoFlop", "Valley", "isoflop"]
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
+
+__all__ = ["IsoFlop", "isoflop"]
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -47,60 +52,6 @@ GAP = 0.10
 """In ln: a gap in compute between neighbours that parts two budgets."""
 
 FEWEST_FOR_CUBIC, FEWEST = 6, 4
-ENVELOPE_POINTS, ENVELOPE_DRAWS = 60, 400
-
-
-@dataclass(frozen=True)
-class Valley:
-    """The runs of one budget and the minimum between them.
-
-    Attributes
-    ----------
-    flops : float
-    n_runs : int
-    params, tokens, loss : float
-        At the minimum, D = C / 6 N; nan where there is none.
-    interval : (float, float)
-        Of `params`, by Student's t.
-    remark : str
-        Why there is no minimum; empty where there is one.
-    """
-
-    flops: float
-    n_runs: int
-    params: float
-    tokens: float
-    loss: float
-    interval: Interval
-    remark: str
-
-
-@dataclass(frozen=True)
-class Approach:
-    """One way to N* ~ C^a.
-
-    Attributes
-    ----------
-    name : str
-        ``"envelope"``, ``"valleys"`` or the law.
-    exponent : float
-        a.
-    interval : (float, float)
-        Of a; nan where there is none.
-    params, tokens : float
-        At the budget asked for, on 6 N D = C.
-    params_interval : (float, float)
-    basis : str
-        What it stands on: how many valleys or runs; empty for a law.
-    """
-
-    name: str
-    exponent: float
-    interval: Interval
-    params: float
-    tokens: float
-    params_interval: Interval
-    basis: str
 
 
 @dataclass(frozen=True)
@@ -124,22 +75,13 @@ class IsoFlop:
     warnings: tuple[ScalefitWarning, ...]
 
 
-class _Points(NamedTuple):
-    """Rows in logarithms, and the run of each."""
-
-    params: Array
-    flops: Array
-    loss: Array
-    run: NDArray[np.intp]
-
-
 def isoflop(
     runs: Runs,
     budgets: Sequence[float] = (),
     flops: float | None = None,
     draws: Samples | None = None,
     *,
-    fit: object = None,
+    fit: Fit | None = None,
     level: float = 0.95,
 ) -> IsoFlop:
     """Find the best N at each compute budget of a table, and N* ~ C^a through them.
@@ -165,8 +107,6 @@ def isoflop(
     OptionError
         If a budget is no positive number.
     """
-    from scalefit.fitting.fit import Fit
-
     check_level(level)
     for value in (*budgets, *([] if flops is None else [flops])):
         if not (math.isfinite(value) and value > 0):
@@ -175,26 +115,26 @@ def isoflop(
     centres = np.log(sorted(budgets)) if len(budgets) else _groups(points.flops)
     valleys = tuple(_valley(points, centre, level) for centre in centres)
     target = float(np.exp(centres[-1])) if flops is None else flops
-    approaches = [_envelope(points, target, level), _through(valleys, target, level)]
-    if isinstance(fit, Fit):
-        best = optimal_allocation(fit, target, () if draws is None else draws, level=level)
-        own = best.by_method[0] if best.by_method else None
-        none = (math.nan, math.nan)
+    approaches = [envelope(points, target, level), through(valleys, target, level)]
+    if fit is not None:
+        best, none = best_sizes(fit.law, fit.params, target, cost_of_runs()), (math.nan, math.nan)
+        own = None if draws is None else best_sizes(fit.law, draws, target, cost_of_runs())
+        low, high = none if own is None else central_interval(own.log_params, level)
         approaches.append(
             Approach(
-                str(fit.law),
-                best.exponents.get("params", math.nan),
-                own.exponents["params"] if own else none,
-                best.params,
-                best.tokens,
-                own.intervals["params"] if own else none,
-                "",
+                name=str(fit.law),
+                exponent=float(best.exponent[0]),
+                interval=none if own is None else central_interval(own.exponent, level),
+                params=math.exp(best.log_params[0]),
+                tokens=math.exp(best.log_tokens[0]),
+                params_interval=(math.exp(low), math.exp(high)),
+                basis="",
             )
         )
     return IsoFlop(target, valleys, tuple(a for a in approaches if a is not None), level, _remarks(valleys, approaches))
 
 
-def _points(runs: Runs) -> _Points:
+def _points(runs: Runs) -> Points:
     for name in ("params", "loss"):
         if name not in runs:
             raise DataError(f"isoFLOP valleys need the column {name!r}; the table has {', '.join(runs.columns)}")
@@ -206,7 +146,7 @@ def _points(runs: Runs) -> _Points:
     if not good.any():
         raise DataError("no row has a positive number of parameters, compute and loss")
     n, c, loss = (x[good] for x in columns)
-    return _Points(np.log(n), np.log(c), loss, runs.run_ids[good])
+    return Points(np.log(n), np.log(c), loss, runs.run_ids[good])
 
 
 def _groups(log_flops: Array) -> Array:
@@ -226,7 +166,7 @@ def _groups(log_flops: Array) -> Array:
     return np.array(kept)
 
 
-def _valley(points: _Points, centre: float, level: float) -> Valley:
+def _valley(points: Points, centre: float, level: float) -> Valley:
     """Equations (1) and (2) at one budget; of a run's curve the row nearest to it."""
     off = np.abs(points.flops - centre)
     order = np.lexsort((off, points.run))
@@ -272,72 +212,6 @@ def _valley(points: _Points, centre: float, level: float) -> Valley:
         loss=float(b0 + at * (b1 + at * (b2 + at * b3))),
         interval=(math.exp(best - half), math.exp(best + half)),
         remark="",
-    )
-
-
-def _through(valleys: Sequence[Valley], flops: float, level: float) -> Approach | None:
-    """A straight line in logarithms through the valleys; none below three."""
-    found = [valley for valley in valleys if not valley.remark]
-    if len(found) < 3:
-        return None
-    log_c, log_n = (np.log([getattr(valley, name) for valley in found]) for name in ("flops", "params"))
-    x = log_c - log_c.mean()
-    slope, spread = float(x @ log_n / (x @ x)), float(x @ x)
-    residuals = log_n - log_n.mean() - slope * x
-    noise = float(residuals @ residuals) / (len(found) - 2)
-    quantile = float(stdtrit(len(found) - 2, (1 + level) / 2))
-    far = math.log(flops) - float(log_c.mean())
-    best, half = float(log_n.mean()) + slope * far, quantile * math.sqrt(noise * (1 / len(found) + far**2 / spread))
-    error = quantile * math.sqrt(noise / spread)
-    return Approach(
-        "valleys",
-        slope,
-        (slope - error, slope + error),
-        math.exp(best),
-        flops / 6 / math.exp(best),
-        (math.exp(best - half), math.exp(best + half)),
-        f"{len(found)} of {len(valleys)}",
-    )
-
-
-def _envelope(points: _Points, flops: float, level: float) -> Approach | None:
-    """The size of the lowest run along compute, where runs have curves; its interval resamples runs."""
-    labels, counts = np.unique(points.run, return_counts=True)
-    curves = [np.flatnonzero(points.run == label) for label in labels[counts >= 3]]
-    if len(curves) < 5:
-        return None
-    curves = [rows[np.argsort(points.flops[rows], kind="stable")] for rows in curves]
-    low, high = min(points.flops[rows[0]] for rows in curves), max(points.flops[rows[-1]] for rows in curves)
-    grid = np.linspace(low, high, ENVELOPE_POINTS)
-    # ln loss against ln compute of a run is nearly straight between its rows; outside them it has no loss
-    losses = np.stack(
-        [np.interp(grid, points.flops[rows], np.log(points.loss[rows]), left=np.inf, right=np.inf) for rows in curves]
-    )
-    sizes = np.array([points.params[rows[0]] for rows in curves])
-    # the envelope ends where fewer than two runs are compared, and where the largest run ends it
-    compared = np.isfinite(losses).sum(axis=0) >= 2
-
-    def line(chosen: NDArray[np.intp]) -> tuple[float, float]:
-        lowest = losses[chosen][:, compared]
-        there = np.isfinite(lowest).any(axis=0)
-        winners = sizes[chosen][np.argmin(lowest[:, there], axis=0)]
-        slope, offset = np.polyfit(grid[compared][there] - math.log(flops), winners, 1)
-        return float(slope), float(offset)
-
-    if compared.sum() < 3:
-        return None
-    slope, best = line(np.arange(len(curves)))
-    rng = np.random.default_rng(0)
-    drawn = np.array([line(rng.integers(len(curves), size=len(curves))) for _ in range(ENVELOPE_DRAWS)])
-    ends = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return Approach(
-        "envelope",
-        slope,
-        (float(ends[0, 0]), float(ends[1, 0])),
-        math.exp(best),
-        flops / 6 / math.exp(best),
-        (math.exp(ends[0, 1]), math.exp(ends[1, 1])),
-        f"{len(curves)} runs",
     )
 
 

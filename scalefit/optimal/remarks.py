@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scalefit.errors import ScalefitWarning
-from scalefit.fitting.fit import Fit
 from scalefit.optimal.neighbours import Rounding
 
 if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
     from scalefit.optimal.allocation import Allocation
     from scalefit.optimal.shape import OptimalShape
 

@@ -6,55 +6,32 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError, ScalefitWarning
-from scalefit.fitting.fit import Fit
 from scalefit.identifiability import Verdict
 from scalefit.optimal.budget import Budget, Serving, Space
 from scalefit.optimal.neighbours import FeasibleShape, Flatness, Rounding, feasible_shapes, flatness
 from scalefit.optimal.remarks import explain, not_determined
 from scalefit.optimal.search import AT_LIMIT, Shapes, best_at_ratio, find_shapes
-from scalefit.optimal.sweep import central_interval, quantities
+from scalefit.optimal.sweep import ShapeIntervals, central_interval, quantities
 from scalefit.optimal.tradeoff import TermsInLogs, Tradeoff
-from scalefit.prediction import decades_beyond
+from scalefit.runs import decades_beyond
 from scalefit.uncertainty.samples import Samples, check_level
 
-__all__ = ["OptimalShape", "ShapeIntervals", "optimal_shape"]
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
+
+__all__ = ["OptimalShape", "optimal_shape"]
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 BUDGET_STEP = 1e-3
 """Step in ln budget of the local exponents, whose error is of its square."""
-
-
-@dataclass(frozen=True)
-class ShapeIntervals:
-    """What one set of draws says of the best shape.
-
-    Attributes
-    ----------
-    method : str
-        What made the draws.
-    level : float
-    intervals : mapping of str to (float, float)
-        Of width, depth, tokens, ratio, loss, params and tokens_per_param; of the two shares of `Flatness` as
-        `halved` and `doubled`.
-    exponents : mapping of str to (float, float)
-        Of the exponents of width, depth, tokens, ratio and params against the budget.
-    at_edge : float
-        Share of the draws whose best shape stands at the end of a range, or whose term vanished.
-    """
-
-    method: str
-    level: float
-    intervals: Mapping[str, Interval]
-    exponents: Mapping[str, Interval]
-    at_edge: float
 
 
 @dataclass(frozen=True)
@@ -191,10 +168,10 @@ def optimal_shape(
     if tradeoff.tokens_follow and best.log_tokens is not None:
         paid = tradeoff.affordable(best.log_width, best.log_depth)
         binding += ["flops"] if paid[0] <= best.log_tokens[0] + AT_LIMIT else []
-    table = {name: fit.runs[name] for name in ("width", "depth", "tokens") if name in fit.runs}
-    if "width" in table and "depth" in table:
-        table["params"] = space.count.params(table["width"], table["depth"])
-    far = {name: float(decades_beyond(values[name], column)) for name, column in table.items()}
+    far = {n: float(fit.runs.decades_beyond(n, values[n])) for n in ("width", "depth", "tokens") if n in fit.runs}
+    if "width" in fit.runs and "depth" in fit.runs:
+        sizes = space.count.params(fit.runs["width"], fit.runs["depth"])
+        far["params"] = float(decades_beyond(sizes, values["params"]))
     shape = OptimalShape(
         budget=budget,
         count=space.count.name,

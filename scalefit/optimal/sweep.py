@@ -6,23 +6,52 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefit.errors import OptionError
-from scalefit.fitting.fit import Fit
 from scalefit.optimal.budget import Budget, Space
 from scalefit.optimal.counts import Count
 from scalefit.optimal.search import Shapes, find_shapes
 from scalefit.optimal.tradeoff import TermsInLogs, Tradeoff
 from scalefit.uncertainty.samples import Samples, check_level
 
-__all__ = ["QUANTITIES", "ShapeSweep", "central_interval", "quantities", "sweep_shapes"]
+if TYPE_CHECKING:
+    from scalefit.fitting.fit import Fit
+
+__all__ = ["QUANTITIES", "ShapeIntervals", "ShapeSweep", "central_interval", "quantities", "sweep_shapes"]
 
 Array = NDArray[np.float64]
+Interval = tuple[float, float]
 
 QUANTITIES = ("width", "depth", "tokens", "ratio", "loss")
+
+
+@dataclass(frozen=True)
+class ShapeIntervals:
+    """What one set of draws says of the best shape.
+
+    Attributes
+    ----------
+    method : str
+        What made the draws.
+    level : float
+    intervals : mapping of str to (float, float)
+        Of width, depth, tokens, ratio, loss, params and tokens_per_param; of the two shares of `Flatness` as
+        `halved` and `doubled`.
+    exponents : mapping of str to (float, float)
+        Of the exponents of width, depth, tokens, ratio and params against the budget.
+    at_edge : float
+        Share of the draws whose best shape stands at the end of a range, or whose term vanished.
+    """
+
+    method: str
+    level: float
+    intervals: Mapping[str, Interval]
+    exponents: Mapping[str, Interval]
+    at_edge: float
 
 
 @dataclass(frozen=True, eq=False)

@@ -282,8 +282,8 @@ def test_a_shape_comes_with_its_size(chin203_fit):
     assert best.exponents["params"] == pytest.approx(1 - best.exponents["tokens"], abs=1e-6)
     low, high = best.intervals["params"]
     assert low < best.params < high
-    # 6 N D = C for every draw
-    assert best.intervals["tokens"] == pytest.approx((1e22 / 6 / high, 1e22 / 6 / low), rel=1e-6)
+    # 6 N D = C for every draw; quantiles interpolate between draws, which reciprocals do not keep
+    assert best.intervals["tokens"] == pytest.approx((1e22 / 6 / high, 1e22 / 6 / low), rel=1e-3)
 
 
 def test_a_sweep_holds_what_single_budgets_give(chin203_fit):
