@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from scalefit.datasets import load_dataset
 from scalefit.errors import DataError, OptionError
@@ -111,8 +112,11 @@ def test_curves_give_the_lower_envelope():
     runs = Runs.from_columns(
         {"params": n, "tokens": d, "loss": loss_at(n, d), "run": np.repeat(np.arange(25.0), len(steps))}
     )
-    found = isoflop(runs, BUDGETS)
+    found = isoflop(runs, BUDGETS, 1e21)
     envelope = found.approaches[0]
+    assert envelope.params == pytest.approx(optimum(1e21), rel=0.3)  # sizes stand a third apart
+    assert envelope.tokens == pytest.approx(1e21 / 6 / envelope.params, rel=1e-12)
+    assert envelope.params_interval[0] < envelope.params < envelope.params_interval[1]
     assert envelope.name == "envelope"
     assert envelope.basis == "25 runs"
     # steps from size to size, and ends where a neighbour is missing: a few hundredths
@@ -142,3 +146,33 @@ def test_tables_that_hold_no_valley_are_refused(columns, complaint):
 def test_budgets_are_positive():
     with pytest.raises(OptionError, match="positive"):
         isoflop(valleys(), [-1.0])
+
+
+@pytest.mark.parametrize(
+    "sizes", [np.geomspace(0.3, 12, 9), np.geomspace(0.08, 3, 9), [0.5, 0.9, 2, 6], [0.2, 0.6, 1.1, 2]]
+)
+def test_the_minimum_need_not_lie_in_the_middle_of_the_sizes(sizes):
+    for valley in isoflop(valleys(sizes=sizes)).valleys:
+        # the cubic or parabola misses the law by a few percent over so wide and lopsided a range
+        assert valley.params == pytest.approx(optimum(valley.flops), rel=0.15)
+        best = optimum(valley.flops)
+        assert valley.loss == pytest.approx(loss_at(best, valley.flops / 6 / best), rel=2e-3)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_the_line_through_the_valleys_is_least_squares(level):
+    found = isoflop(valleys(3e-3, seed=4), flops=1e24, level=level)
+    x, y = (np.log([getattr(valley, name) for valley in found.valleys]) for name in ("flops", "params"))
+    line = stats.linregress(x, y)
+    quantile = stats.t.ppf((1 + level) / 2, 2)
+    (through,) = found.approaches
+    assert through.exponent == pytest.approx(line.slope, rel=1e-9)
+    reach = quantile * line.stderr
+    assert through.interval == pytest.approx((line.slope - reach, line.slope + reach), rel=1e-9)
+    far = math.log(1e24)
+    best = line.intercept + line.slope * far
+    noise = math.sqrt(np.sum((y - line.intercept - line.slope * x) ** 2) / 2)
+    half = quantile * noise * math.sqrt(1 / 4 + (far - x.mean()) ** 2 / np.sum((x - x.mean()) ** 2))
+    assert through.params == pytest.approx(math.exp(best), rel=1e-9)
+    assert through.params_interval == pytest.approx((math.exp(best - half), math.exp(best + half)), rel=1e-9)
+    assert through.tokens == pytest.approx(1e24 / 6 / through.params, rel=1e-12)
