@@ -11,7 +11,7 @@ from scalefit.errors import OptionError
 from scalefit.theory.bounds import ROUNDING, compare
 from scalefit.theory.checks.registry import CHECKS, Finding, Sampling, TheoremCheck, theorem_check
 from scalefit.theory.limits import first_variance_violation
-from scalefit.theory.moments import sphere_second_moment, swiglu_increment, tanh_second_moment
+from scalefit.theory.moments import ideal_second_moment, sphere_second_moment, swiglu_increment, tanh_second_moment
 from scalefit.theory.norms import Norm, validate_depth
 from scalefit.theory.simulate import INPUT_LAWS, StackSetting, seed_generators, simulate_stack
 from scalefit.theory.simulate_blocks import BlockSetting, simulate_blocks, swiglu
@@ -20,6 +20,7 @@ from scalefit.theory.verdict import (
     MIN_SEEDS,
     Judgement,
     Outcome,
+    judge_equality,
     judge_sampled_above,
     judge_sampled_equality,
     judge_sampled_margin,
@@ -208,6 +209,28 @@ def transformer_blocks(sampling: Sampling) -> Iterator[Finding]:
         comparison = compare(streams[norm.name], streams["lns"], ratio=norm.ratio)
         yield Finding(f"{norm.name} < lns: norm outputs, 16 blocks", comparison.increments, comparison.assumptions)
         yield Finding(f"{norm.name} < lns: residual variance", comparison.variances, comparison.assumptions)
+
+
+@theorem_check(
+    "outputs", "what the norms put out, simulated: the ideal form with a mean, and Peri-LN whatever the gain"
+)
+def outputs(sampling: Sampling) -> Iterator[Finding]:
+    ideal = Norm("bhyt-ideal", lam=2)
+    for mean in (0.5, 3.0):
+        # a wide token, so that its own mean and deviation are those of the law: their noise enters as 1/width
+        rngs = seed_generators(sampling.seed, sampling.count(64))
+        drawn = [np.mean(ideal.apply(rng.standard_normal((8, 4096)) + mean, 1) ** 2) for rng in rngs]
+        predicted = float(ideal_second_moment(ideal.lam, ideal.kappa, mean))
+        found = judge_sampled_equality(predicted, np.array(drawn), largest_error=0.002 * predicted)
+        yield Finding(f"bhyt-ideal, mean {mean:g} deviations: m = {predicted:.6g}", found)
+    setting = StackSetting(8, width=64, tokens=8, gain=7.0)
+    streams = simulate_stack([Norm("peri"), Norm("rmsnorm")], setting, n_seeds=sampling.count(16), seed=sampling.seed)
+    peri, rmsnorm = (streams[name].increment_variance for name in ("peri", "rmsnorm"))
+    # normalised token by token: no noise enters, the farthest is off by rounding only
+    farthest = float(peri.flat[np.argmax(np.abs(peri - 1))])
+    yield Finding("peri, gain 7: every increment is 1", judge_equality(1.0, farthest, rtol=1e-12))
+    found = judge_sampled_equality(7.0, rmsnorm.mean(axis=1), largest_error=0.35)
+    yield Finding("rmsnorm, gain 7: the increments are 7", found)
 
 
 @theorem_check("swiglu-simulation", "SwiGLU increments follow V(m) = m E silu(sqrt(m) Z)^2, not g m")
