@@ -1,16 +1,34 @@
-"""Numbers as text and as JSON, exactly."""
+"""Numbers as text, results as JSON, names as what may be printed."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-__all__ = ["json_text", "show_number", "to_json"]
+__all__ = ["json_text", "show_number", "to_json", "visible"]
+
+# Controls of terminals, marks that turn the direction of writing, line ends other than ours, halves of characters.
+_HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str, lines: bool = True) -> str:
+    """Return text for a terminal with escapes in place of what is not seen there and may do harm.
+
+    Names come from other people's files. Line ends stay where `lines` says that the text has several.
+
+    Examples
+    --------
+    >>> visible("run\\x1b[2Ja")
+    'run\\\\x1b[2Ja'
+    """
+    shown = _HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return shown if lines else shown.replace("\n", "\\n")
 
 
 def show_number(value: float) -> str:

@@ -3,6 +3,7 @@
 # Annotations are read when the program runs: by Typer, also those that a command inherits from another file.
 
 import functools
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -81,13 +82,42 @@ def main() -> None:
     # One thread a process, before NumPy is loaded: --jobs are the parallelism, and give the same bits in any number.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the shell
+            setattr(sys, name, io.StringIO())
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without a letter shows its number
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except ScalefitError as error:
-        sys.stderr.write(f"error: {error}\n")
+        say(f"error: {error}")
+    except BrokenPipeError:  # the reader, such as head, has what it wants; nothing is left to flush at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(WARNED) from None
     except OSError as error:
-        sys.stderr.write(f"error: {error.filename or 'a file'}: {error.strerror}; name another place\n")
+        say(f"error: {error.filename or 'standard output'}: {error.strerror}; name another place")
     raise SystemExit(WRONG_INPUT)
+
+
+def say(line: str) -> None:
+    """Tell the user a line beside the result, on standard error."""
+    from scalefit.numbers import visible
+
+    sys.stderr.write(f"{visible(line, lines=False)}\n")
+    sys.stderr.flush()
+
+
+def known_level(value: float) -> float:
+    """Refuse a confidence level that is none, before any work."""
+    from scalefit.errors import OptionError
+
+    if not 0 < value < 1:
+        raise OptionError(f"--level is {value:g} and must lie between 0 and 1, for example 0.95")
+    return value
 
 
 def names_in(texts: Sequence[str]) -> list[str]:
@@ -104,7 +134,7 @@ def print_json(document: Any, indent: int | None = 1) -> None:
 
 def print_result(result: Any, as_json: bool) -> None:
     """Print a result, or several of a kind: as JSON, in colour on a terminal, or as plain text."""
-    from scalefit.report import document, layout, render
+    from scalefit.report import document, layout, print_visibly, render
 
     if as_json:
         print_json(document(result))
@@ -113,7 +143,7 @@ def print_result(result: Any, as_json: bool) -> None:
     if sys.stdout.isatty() and not isinstance(page, str):
         from rich.console import Console
 
-        Console(highlight=False, markup=False).print(page)
+        print_visibly(Console(highlight=False, markup=False), page)
     else:
         sys.stdout.write(render(page))
 
@@ -124,7 +154,7 @@ def finish(
     """Name the files written, on standard error, and end with the status that the result deserves."""
     for path in written:
         if path is not None:
-            sys.stderr.write(f"wrote {path}\n")
+            say(f"wrote {path}")
     if not answered:
         raise typer.Exit(NO_ANSWER)
     raise typer.Exit(WARNED if strict and tuple(warnings) else DONE)

@@ -15,6 +15,7 @@ from scalefit.cli.app import (
     Strict,
     command,
     finish,
+    known_level,
     names_in,
     print_result,
     progress_bars,
@@ -40,7 +41,7 @@ class Ci(FitRequest):
     ] = None
     by: Annotated[str | None, typer.Option(help="Clusters: run, shape or a column [what suits the table]")] = None
     resamples: Annotated[int, typer.Option(help="Bootstrap replicates")] = 1000
-    level: Annotated[float, typer.Option(help="Confidence level")] = 0.95
+    level: Annotated[float, typer.Option(callback=known_level, help="Confidence level")] = 0.95
     jobs: Annotated[int, typer.Option(help="Processes for the bootstraps; results are the same for any number")] = 1
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the default's draws to an .npz")] = None
     plot: Plot = None

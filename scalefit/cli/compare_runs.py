@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from scalefit.cli.app import AsJson, Strict, command, finish, print_result
+from scalefit.cli.app import AsJson, Strict, command, finish, known_level, print_result
 from scalefit.cli.request import FitRequest
 
 
@@ -22,7 +22,7 @@ class CompareRuns(FitRequest):
     flops: Annotated[str, typer.Option(help="Budgets: with commas, or FROM:TO:HOW_MANY [the tables' range]")] = ""
     cost: Annotated[str, typer.Option(help="What a run costs: an expression of params and tokens")] = "6*params*tokens"
     resamples: Annotated[int, typer.Option(help="Bootstrap replicates")] = 1000
-    level: Annotated[float, typer.Option(help="Confidence level of intervals")] = 0.95
+    level: Annotated[float, typer.Option(callback=known_level, help="Confidence level of intervals")] = 0.95
     as_json: AsJson = False
     strict: Strict = False
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from scalefit.cli.app import AsJson, Strict, command, finish, print_result
+from scalefit.cli.app import AsJson, Strict, command, finish, known_level, print_result
 from scalefit.cli.request import FitRequest
 
 
@@ -24,7 +24,7 @@ class IsoFlop(FitRequest):
     ] = None
     flops: Annotated[str | None, typer.Option(help="Where the approaches are compared [the largest budget]")] = None
     resamples: Annotated[int, typer.Option(help="Bootstrap replicates of the law")] = 1000
-    level: Annotated[float, typer.Option(help="Confidence level of intervals")] = 0.95
+    level: Annotated[float, typer.Option(callback=known_level, help="Confidence level of intervals")] = 0.95
     as_json: AsJson = False
     strict: Strict = False
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalefit.cli.app import AsJson, Force, Plot, Strict, command, finish, names_in, print_result
+from scalefit.cli.app import AsJson, Force, Plot, Strict, command, finish, known_level, names_in, print_result
 from scalefit.cli.request import FitRequest
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ Ranges = Annotated[
     list[str] | None,
     typer.Option("--range", metavar="NAME=LOW:HIGH", rich_help_panel=_MODEL, help="Range of width, depth or tokens"),
 ]
-Level = Annotated[float, typer.Option(rich_help_panel=_SURE, help="Confidence level of intervals")]
+Level = Annotated[
+    float, typer.Option(callback=known_level, rich_help_panel=_SURE, help="Confidence level of intervals")
+]
 
 
 @command("optimal")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalefit.cli.app import AsJson, app, finish, print_result
+from scalefit.cli.app import AsJson, app, finish, known_level, print_result
 
 if TYPE_CHECKING:
     from scalefit.laws.law import Law
@@ -22,7 +22,7 @@ def predict(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE,...", help="A point instead of a table: width=4096,depth=40,tokens=1T"),
     ] = None,
-    level: Annotated[float, typer.Option(help="Confidence level of the intervals")] = 0.95,
+    level: Annotated[float, typer.Option(callback=known_level, help="Confidence level of the intervals")] = 0.95,
     as_json: AsJson = False,
 ) -> None:
     """Predict losses with two intervals: for the law's mean, and for one new run.

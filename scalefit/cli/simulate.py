@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scalefit.cli.app import AsJson, app, finish, names_in, print_result, progress_bars
+from scalefit.cli.app import AsJson, app, finish, known_level, names_in, print_result, progress_bars
 
 if TYPE_CHECKING:
     from scalefit.simulation import Scenario
@@ -39,7 +39,7 @@ def simulate(
     ] = None,
     tables: Annotated[int, typer.Option(help="Tables to simulate")] = 200,
     resamples: Annotated[int, typer.Option(help="Bootstrap replicates of each")] = 400,
-    level: Annotated[float, typer.Option(help="Confidence level")] = 0.95,
+    level: Annotated[float, typer.Option(callback=known_level, help="Confidence level")] = 0.95,
     jobs: Annotated[int, typer.Option(help="Processes; results are the same for any number")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random")] = 0,
     as_json: AsJson = False,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from scalefit.cli.app import AsJson, Force, Plot, Strict, command, finish, print_result
+from scalefit.cli.app import AsJson, Force, Plot, Strict, command, finish, known_level, print_result
 from scalefit.cli.request import FitRequest
 
 _GRID = "The candidates: levels with commas or FROM:TO:HOW_MANY"
@@ -34,7 +34,7 @@ class Suggest(FitRequest):
         float | None, typer.Option(rich_help_panel=_GRID, help="Most operations of one run [the table's largest]")
     ] = None
     count: Annotated[str, typer.Option(help="How parameters and operations are counted, as in optimal")] = "12m2l"
-    level: Annotated[float, typer.Option(help="Confidence level of intervals")] = 0.95
+    level: Annotated[float, typer.Option(callback=known_level, help="Confidence level of intervals")] = 0.95
     plot: Plot = None
     as_json: AsJson = False
     force: Force = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scalefit.cli.app import DONE, INTERRUPTED, NO_ANSWER, app
+from scalefit.cli.app import DONE, INTERRUPTED, NO_ANSWER, app, known_level
 from scalefit.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def toy(
         int | None, typer.Option(help="Single-thread processes, one a core by default, for work 0: this one")
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda, in place of the preset's")] = None,
-    level: Annotated[float, typer.Option(help="Confidence level of the intervals")] = 0.95,
+    level: Annotated[float, typer.Option(callback=known_level, help="Confidence level of the intervals")] = 0.95,
     allow_unannealed: Annotated[bool, typer.Option(help="Fit losses whose learning rate was never annealed")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output")] = False,
 ) -> None:

@@ -7,7 +7,7 @@ JSON. A page is imported when its result comes: nothing here imports what makes 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import singledispatch
 from importlib import import_module
 from io import StringIO
@@ -15,11 +15,12 @@ from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
 from scalefit.errors import OptionError, ScalefitWarning
-from scalefit.numbers import to_json
+from scalefit.numbers import to_json, visible
 
 __all__ = ["describe", "document", "facts", "layout", "number", "remarks", "render", "report", "span", "table"]
 
@@ -108,10 +109,28 @@ def _registered(function: Any, result: Any) -> Callable[[Any], Any]:
 def render(content: RenderableType, width: int = WIDTH) -> str:
     """Return printed content as plain text."""
     if isinstance(content, str):
-        return content.rstrip("\n") + "\n"
+        return visible(content).rstrip("\n") + "\n"
     out = StringIO()
-    Console(file=out, width=width, no_color=True, highlight=False, markup=False).print(content)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    for piece in pieces(content):
+        # a table is as wide as its cells: on paper a broken interval is worse than a long line
+        wide = 2 * width if isinstance(piece, Table) else width
+        print_visibly(Console(file=out, width=wide, no_color=True, highlight=False, markup=False), piece)
+    return "\n".join(line.rstrip() for line in out.getvalue().split("\n")[:-1]) + "\n"
+
+
+def pieces(content: RenderableType) -> Iterator[RenderableType]:
+    """The parts of a page, one below the other."""
+    if isinstance(content, Group):
+        for part in content.renderables:
+            yield from pieces(part)
+    else:
+        yield content
+
+
+def print_visibly(console: Console, page: RenderableType) -> None:
+    """Print a page, with escapes for what its names hold that no terminal should see."""
+    shown = [Segment(visible(part.text), part.style) for part in console.render(page)]
+    console.print(Segments(shown), end="")
 
 
 def number(value: float, digits: int = 4) -> str:
