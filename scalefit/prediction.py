@@ -65,6 +65,8 @@ class Prediction:
     decades : mapping of str to (n,) float array
         By how many powers of ten each column lies beyond the table: positive above, negative below, 0 inside.
     warnings : tuple of ScalefitWarning
+    observed : (n,) float array or None
+        Losses that were measured at the points; nan where none was.
     """
 
     columns: Mapping[str, Array]
@@ -75,6 +77,18 @@ class Prediction:
     method: str
     decades: Mapping[str, Array]
     warnings: tuple[ScalefitWarning, ...] = ()
+    observed: Array | None = None
+
+    @property
+    def error(self) -> Array:
+        """Measured less predicted, in ln loss; nan where nothing was measured."""
+        return np.full(len(self.loss), np.nan) if self.observed is None else np.log(self.observed / self.loss)
+
+    @property
+    def held(self) -> NDArray[np.bool_]:
+        """Whether the interval of a new run holds the measured loss; false where either is missing."""
+        seen = np.full(len(self.loss), np.nan) if self.observed is None else self.observed
+        return np.asarray((self.new_run[:, 0] <= seen) & (seen <= self.new_run[:, 1]), dtype=np.bool_)
 
     @property
     def determined(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,9 @@ import typer
 from scalefit.cli.app import AsJson, app, finish, known_level, print_result
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from scalefit.laws.law import Law
     from scalefit.runs import Runs
 
@@ -27,6 +31,8 @@ def predict(
 ) -> None:
     """Predict losses with two intervals: for the law's mean, and for one new run.
 
+    Where the table holds losses, they are set beside the predictions: the error, and whether the interval held.
+
     Both take the law for true; how far a point lies beyond the fitted table is given in
     decades. Ends with status 3 if the data do not determine a loss.
     """
@@ -34,7 +40,8 @@ def predict(
     from scalefit.prediction import prediction_interval
 
     fitted = load_fit(fit)
-    prediction = prediction_interval(fitted, _points(points, at or [], fitted.law), level=level)
+    asked = _points(points, at or [], fitted.law)
+    prediction = replace(prediction_interval(fitted, asked, level=level), observed=_measured(points))
     print_result(prediction, as_json)
     finish(prediction.determined, prediction.warnings)
 
@@ -52,6 +59,28 @@ def _points(path: Path | None, at: list[str], law: Law) -> Runs | dict[str, list
     if any(row.keys() != rows[0].keys() for row in rows):
         raise OptionError("every --at must name the same columns")
     return {name: [_number(name, row[name]) for row in rows] for name in rows[0]}
+
+
+def _measured(path: Path | None) -> NDArray[np.float64] | None:
+    """Return the losses of a table of points, nan where it has none; None if it has no loss column."""
+    import numpy as np
+
+    from scalefit.errors import DataError
+    from scalefit.runs import Runs
+
+    if path is None:
+        return None
+    try:
+        runs = Runs.from_csv(path)
+    except DataError as error:
+        if "has no loss column" in str(error) or "is empty" in str(error) or "no row is left" in str(error):
+            return None
+        raise
+    runs.require_positive(["loss"])
+    lines = Runs.from_csv(path, {"loss": "1"}).lines
+    observed = np.full(len(lines), np.nan)
+    observed[np.searchsorted(lines, runs.lines)] = runs["loss"]
+    return observed
 
 
 def _point(text: str, law: Law) -> dict[str, str]:
