@@ -69,6 +69,31 @@ def test_attention_over_a_context_costs_as_counted_by_hand():
     assert extra == 12 * 16 * 1024 * 2048
 
 
+@pytest.mark.parametrize(("name", "context"), [("gpt2", 1024), ("llama", 4096), ("chinchilla", 2048)])
+def test_presets_attend_to_their_models_contexts(name, context):
+    preset, without = parse_count(name), parse_count(f"{name}:context=0")
+    extra = preset.training_flops(1024, 16) - without.training_flops(1024, 16)
+    assert extra == pytest.approx(12 * 16 * 1024 * context, rel=1e-9)
+
+
+@pytest.mark.parametrize(("width", "depth"), [(768, 12), (1600, 48)])
+def test_the_operations_of_gpt2_are_those_counted_by_hand(width, depth):
+    """A token: two for each weight of matrices and output layer, 4 l m T of attention; thrice that in training."""
+    count = parse_count("gpt2")
+    forward = 2 * 12 * width**2 * depth + 4 * 1024 * width * depth + 2 * 50257 * width
+    assert count.inference_flops(width, depth) == pytest.approx(forward, rel=1e-12)
+    assert count.training_flops(width, depth) == pytest.approx(3 * forward, rel=1e-12)
+    assert count.train(width, depth, 1e9) == pytest.approx(3e9 * forward, rel=1e-12)
+
+
+def test_one_sequence_of_16_bit_numbers_is_served_unless_said_otherwise():
+    count = count_blocks(12)
+    assert Serving(context=1000).memory(count)(4096, 32) == 2 * 12 * 4096**2 * 32 + 2 * 2 * 4096 * 32 * 1000
+    assert Serving().memory(count)(4096, 32) == 2 * 12 * 4096**2 * 32
+    # 2e12 bytes a second, 10 microseconds a layer
+    assert Serving().latency(count)(4096, 32) == pytest.approx(2 * 12 * 4096**2 * 32 / 2e12 + 32e-5, rel=1e-12)
+
+
 def test_memory_and_latency_of_a_served_model():
     serving = Serving(context=1000, batch=2, bandwidth=1e12, layer_seconds=1e-5)
     count = count_blocks(12)

@@ -177,3 +177,11 @@ def test_the_line_through_the_valleys_is_least_squares(level):
     assert through.params == pytest.approx(math.exp(best), rel=1e-9)
     assert through.params_interval == pytest.approx((math.exp(best - half), math.exp(best + half)), rel=1e-9)
     assert through.tokens == pytest.approx(1e24 / 6 / through.params, rel=1e-12)
+
+
+@pytest.mark.parametrize("value", [np.nan, 0.0])
+def test_rows_without_a_size_belong_to_no_valley(value):
+    whole = valleys(2e-3, seed=1)
+    columns = {name: np.append(whole[name], whole[name][:3]) for name in ("params", "tokens", "loss")}
+    columns["params"][-3:] = value
+    assert isoflop(Runs.from_columns(columns)).valleys == isoflop(whole).valleys

@@ -211,6 +211,7 @@ def test_heads_come_in_the_groups_that_share_keys_and_values(chin203_fit):
 def test_flat_ranges_cost_what_they_say(chin203_fit):
     best = optimal_shape(chin203_fit, flops=1e21)
     tradeoff = tradeoff_of(chin203_fit.params, Budget(flops=1e21))
+    assert tuple(best.flatness.within) == (0.001, 0.01)
     for share, ends in best.flatness.within.items():
         assert ends[0] < best.ratio < ends[1]
         for end in ends:
