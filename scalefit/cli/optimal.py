@@ -92,7 +92,10 @@ class Optimal(FitRequest):
     best: Annotated[int, typer.Option(rich_help_panel=_MODEL, help="Feasible shapes to name")] = 5
     method: Annotated[
         list[str] | None,
-        typer.Option(rich_help_panel=_SURE, help="Any of cluster, pairs, importance, posterior, ...; or none"),
+        typer.Option(
+            rich_help_panel=_SURE,
+            help="Any of cluster, pairs, importance, posterior, ...; or none, for the fit's own errors",
+        ),
     ] = None
     resamples: Annotated[int, typer.Option(rich_help_panel=_SURE, help="Bootstrap replicates")] = 1000
     level: Level = 0.95

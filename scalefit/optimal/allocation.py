@@ -15,7 +15,7 @@ from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.identifiability import Verdict
 from scalefit.optimal.compute import MOST, BestSizes, Cost, best_sizes, cost_of_runs, losses_at_ratio
 from scalefit.optimal.remarks import extrapolates, not_determined
-from scalefit.optimal.sweep import ShapeIntervals, central_interval
+from scalefit.optimal.sweep import ShapeIntervals, analytic_intervals, central_interval
 from scalefit.uncertainty.samples import Samples, check_level
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Allocation:
     exponents : mapping of str to float
         d ln N* / d ln C as `params`, d ln D* / d ln C as `tokens`.
     by_method : tuple of ShapeIntervals
-        One for each set of draws.
+        One for each set of draws, or by the fit's own errors where there are none.
     at_ratios : tuple of AtRatio
     decades : mapping of str to float
         Powers of ten by which params and tokens lie beyond the table.
@@ -94,7 +94,7 @@ class Allocation:
 
     @property
     def intervals(self) -> Mapping[str, Interval]:
-        """Intervals by the first set of draws; empty without draws."""
+        """Intervals by the first set of draws, or by the fit's own errors."""
         return self.by_method[0].intervals if self.by_method else MappingProxyType({})
 
 
@@ -117,7 +117,7 @@ def optimal_allocation(
     flops : float
         Compute of training, and of serving where the cost counts it.
     draws : Samples or several, optional
-        Draws of the law's parameters, for intervals.
+        Draws of the law's parameters, for intervals; without them intervals are those of the fit's own errors.
     cost : Cost, optional
         What a run costs; 6 N D by default. See `cost_of_runs` and `parse_cost`.
     tokens_per_param : sequence of float
@@ -152,6 +152,11 @@ def optimal_allocation(
     if open_names:
         return Allocation(flops, cost.name, determined=False, warnings=(not_determined("allocation", open_names),))
     drawn = [best_sizes(fit.law, samples, flops, cost, ranges) for samples in sets]
+
+    def evaluate(params: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+        sizes = best_sizes(fit.law, params, flops, cost, ranges)
+        return _plain(sizes), {"params": sizes.exponent, "tokens": sizes.token_exponent}
+
     values: dict[str, Any] = {name: float(x[0]) for name, x in _plain(found).items()}
     ratios = []
     for ratio in tokens_per_param:
@@ -168,7 +173,8 @@ def optimal_allocation(
         determined=True,
         **values,
         exponents=MappingProxyType({"params": float(found.exponent[0]), "tokens": float(found.token_exponent[0])}),
-        by_method=tuple(_intervals(s, sizes, level) for s, sizes in zip(sets, drawn, strict=True)),
+        by_method=tuple(_intervals(s, sizes, level) for s, sizes in zip(sets, drawn, strict=True))
+        or (analytic_intervals(fit, evaluate, level),),
         at_ratios=tuple(ratios),
         decades=MappingProxyType({n: float(fit.runs.decades_beyond(n, values[n])) for n in ("params", "tokens")}),
     )

@@ -17,7 +17,7 @@ from scalefit.optimal.budget import Budget, Serving, Space
 from scalefit.optimal.neighbours import FeasibleShape, Flatness, Rounding, feasible_shapes, flatness
 from scalefit.optimal.remarks import explain, not_determined
 from scalefit.optimal.search import AT_LIMIT, Shapes, best_at_ratio, find_shapes
-from scalefit.optimal.sweep import ShapeIntervals, central_interval, quantities
+from scalefit.optimal.sweep import ShapeIntervals, analytic_intervals, central_interval, quantities
 from scalefit.optimal.tradeoff import TermsInLogs, Tradeoff
 from scalefit.runs import decades_beyond
 from scalefit.uncertainty.samples import Samples, check_level
@@ -65,7 +65,7 @@ class OptimalShape:
     feasible : tuple of FeasibleShape
         The best shapes that can be built, best first.
     by_method : tuple of ShapeIntervals
-        One for each set of draws.
+        One for each set of draws, or by the fit's own errors where there are none.
     binding : tuple of str
         Limits that hold with equality, where the budget has several.
     at_edge : tuple of str
@@ -100,7 +100,7 @@ class OptimalShape:
 
     @property
     def intervals(self) -> Mapping[str, Interval]:
-        """Intervals by the first set of draws; empty without draws."""
+        """Intervals by the first set of draws, or by the fit's own errors."""
         return self.by_method[0].intervals if self.by_method else MappingProxyType({})
 
 
@@ -123,7 +123,7 @@ def optimal_shape(
     budget : Budget, optional
         Or its limits as keywords: ``optimal_shape(fit, params=1e9)``.
     draws : Samples or several, optional
-        Draws of the law's parameters, for intervals.
+        Draws of the law's parameters, for intervals; without them intervals are those of the fit's own errors.
     space : Space, optional
         The count of parameters and operations, where the model is served, and ranges of shapes.
     rounding : Rounding, optional
@@ -163,6 +163,12 @@ def optimal_shape(
         undetermined = OptimalShape(budget, space.count.name, space.serving, determined=False)
         return replace(undetermined, warnings=(not_determined("shape", loose),))
     best = find_shapes(tradeoff)
+
+    def evaluate(params: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+        moved = Tradeoff(TermsInLogs.of(fit.law, params), budget, space)
+        shapes = find_shapes(moved)
+        return quantities(shapes, space.count), _exponents(moved, shapes)
+
     values: dict[str, Any] = {name: float(value[0]) for name, value in quantities(best, space.count).items()}
     binding = [x.name for x in tradeoff.limits if x.excess(best.log_width, best.log_depth)[0] > -1e-7]
     if tradeoff.tokens_follow and best.log_tokens is not None:
@@ -182,7 +188,8 @@ def optimal_shape(
         exponents=MappingProxyType({name: float(e[0]) for name, e in _exponents(tradeoff, best).items()}),
         flatness=flatness(tradeoff, float(best.log_ratio[0])),
         feasible=feasible_shapes(tradeoff, float(best.log_width[0]), values["loss"], rounding),
-        by_method=tuple(_intervals(tradeoff, fit, samples, level) for samples in sets),
+        by_method=tuple(_intervals(tradeoff, fit, samples, level) for samples in sets)
+        or (analytic_intervals(fit, evaluate, level),),
         binding=tuple(dict.fromkeys(binding)),
         at_edge=tuple(name for name, there in edges(tradeoff, best).items() if there[0]),
         decades=MappingProxyType({name: decades for name, decades in far.items() if math.isfinite(decades)}),

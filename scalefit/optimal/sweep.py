@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -172,3 +172,44 @@ def central_interval(values: Array, level: float) -> tuple[float, float]:
     ]
     low, high = (float(x if rest == 0 or np.isinf(x) else x + rest * (y - x)) for rest, x, y in ends)
     return low, high
+
+
+IN_LOGS = ("width", "depth", "tokens", "ratio", "params", "tokens_per_param", "loss")
+"""Quantities whose intervals are formed for their logarithm."""
+
+
+def analytic_intervals(
+    fit: Fit, evaluate: Callable[[Mapping[str, Array]], tuple[Mapping[str, Array], Mapping[str, Array]]], level: float
+) -> ShapeIntervals:
+    """Student's t intervals by the errors that the fit prints, each quantity with degrees of its own.
+
+    Parameters
+    ----------
+    fit : Fit
+    evaluate : callable
+        (B,) parameters in plain units to quantities and exponents, (B,) each.
+    level : float
+    """
+    optimum = fit.optimum
+    moved = np.flatnonzero(optimum.inside)
+    # central differences: the cube root of the rounding error, of each free parameter that is not at a bound
+    steps = 1e-5 * np.maximum(np.abs(optimum.free[moved]), 1e-3)
+    points = np.tile(optimum.free, (2 * len(moved) + 1, 1))
+    for k, (j, step) in enumerate(zip(moved, steps, strict=True)):
+        points[2 * k + 1, j] += step
+        points[2 * k + 2, j] -= step
+    plain = optimum.centred.plain(points)
+    parts = evaluate(dict(zip(fit.law.parameter_names, plain.T, strict=True)))
+    found: list[dict[str, Interval]] = []
+    for values in parts:
+        inner = {name: np.log(x) if name in IN_LOGS and values is parts[0] else x for name, x in values.items()}
+        gradients = np.zeros((len(inner), len(optimum.free)))
+        for row, x in zip(gradients, inner.values(), strict=True):
+            row[moved] = (x[1::2] - x[2::2]) / (2 * steps)
+        known = np.asarray(np.isfinite(gradients).all(axis=1))
+        half = fit.errors.contrast(np.where(known.reshape(-1, 1), gradients, 0.0)).half_width(level)
+        half[~known] = np.nan
+        ends = {name: (float(x[0] - h), float(x[0] + h)) for (name, x), h in zip(inner.items(), half, strict=True)}
+        logs = values is parts[0]
+        found.append({n: (math.exp(a), math.exp(b)) if logs and n in IN_LOGS else (a, b) for n, (a, b) in ends.items()})
+    return ShapeIntervals("analytic", level, MappingProxyType(found[0]), MappingProxyType(found[1]), at_edge=0.0)

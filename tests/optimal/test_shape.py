@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from known_tables import normal_draws
+from scipy import stats
 
 from scalefit.errors import OptionError
 from scalefit.fitting.fit import fit
@@ -26,9 +27,10 @@ from scalefit.optimal import (
 )
 from scalefit.optimal.neighbours import flatness
 from scalefit.optimal.search import best_at_ratio
-from scalefit.optimal.sweep import central_interval
+from scalefit.optimal.sweep import analytic_intervals, central_interval
 from scalefit.optimal.tradeoff import TermsInLogs, Tradeoff
 from scalefit.runs import Runs
+from scalefit.uncertainty.bootstrap import bootstrap
 from scalefit.uncertainty.samples import Samples
 
 LAW = Law.parse("width+depth+tokens")
@@ -274,6 +276,28 @@ def test_draws_halve_and_double_the_ratio_of_their_own_best_shape(chin203_fit):
 def test_central_intervals_are_numpys_quantiles(values, level):
     ends = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     assert central_interval(np.array(values), level) == pytest.approx(tuple(ends), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["alpha_width", "alpha_depth", "alpha_tokens", "L0"])
+def test_own_errors_of_a_parameter_are_those_that_the_fit_prints(chin203_fit, name):
+    found = analytic_intervals(chin203_fit, lambda params: ({"loss": np.exp(params[name])}, {name: params[name]}), 0.95)
+    half = stats.t.ppf(0.975, chin203_fit.degrees[name]) * chin203_fit.standard_errors[name]
+    expected = (chin203_fit.params[name] - half, chin203_fit.params[name] + half)
+    # the derivative is taken by differences
+    assert found.exponents[name] == pytest.approx(expected, rel=1e-6)
+    assert np.log(found.intervals["loss"]) == pytest.approx(expected, rel=1e-6)
+
+
+def test_without_draws_intervals_are_by_the_fits_own_errors(chin203_fit):
+    best = optimal_shape(chin203_fit, flops=1e22)
+    assert [found.method for found in best.by_method] == ["analytic"]
+    drawn = optimal_shape(chin203_fit, flops=1e22, draws=bootstrap(chin203_fit, 300, method="cluster"))
+    for name in ("ratio", "params", "loss"):
+        assert best.intervals[name][0] < getattr(best, name) < best.intervals[name][1]
+        # two estimates of one width, by linearisation and by refitting to shapes drawn again
+        widths = [np.log(b / a) for a, b in (best.intervals[name], drawn.intervals[name])]
+        assert 0.6 < widths[0] / widths[1] < 1.6
+    assert best.by_method[0].exponents["width"][0] < best.exponents["width"] < best.by_method[0].exponents["width"][1]
 
 
 def test_a_shape_comes_with_its_size(chin203_fit):
