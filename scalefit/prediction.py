@@ -130,7 +130,7 @@ def prediction_interval(
     loss = fit.law.predict(columns, fit.params)
     warnings: tuple[ScalefitWarning, ...] = ()
     if draws is None:
-        mean, new_run = _by_errors(fit, columns, level)
+        mean, new_run = intervals_by_errors(fit, columns, level)
         open_points = np.flatnonzero(~np.isfinite(mean).all(axis=1))
         loose = [n for n, v in fit.verdicts.items() if v is Verdict.NOT_DETERMINED]
         if len(open_points):
@@ -140,7 +140,7 @@ def prediction_interval(
     else:
         rng = np.random.default_rng(seed)
         stretched = fit.residuals * (len(fit.runs) / max(1, fit.optimum.degrees)) ** 0.5
-        mean, new_run = _from_draws(fit, columns, draws, stretched, level, rng)
+        mean, new_run = intervals_from_draws(fit, columns, draws, stretched, level, rng)
     method = "wald" if draws is None else draws.method
     beyond = MappingProxyType({name: fit.runs.decades_beyond(name, x) for name, x in columns.items()})
     return Prediction(MappingProxyType(columns), loss, mean, new_run, level, method, beyond, warnings)
@@ -180,7 +180,7 @@ def _columns(fit: Fit, points: Columns) -> dict[str, Array]:
     return dict(zip(columns, np.broadcast_arrays(*columns.values()), strict=True))
 
 
-def _by_errors(fit: Fit, columns: dict[str, Array], level: float) -> tuple[Array, Array]:
+def intervals_by_errors(fit: Fit, columns: dict[str, Array], level: float) -> tuple[Array, Array]:
     """Intervals of equation (1); nan where the mean's is open."""
     objective = fit.objective
 
@@ -248,9 +248,10 @@ def _relative_variance(fit: Fit, columns: dict[str, Array]) -> Array:
     return np.asarray(np.exp(at @ slope) * np.mean(squares / np.exp(u @ slope)))
 
 
-def _from_draws(
+def intervals_from_draws(
     fit: Fit, columns: dict[str, Array], draws: Samples, residuals: Array, level: float, rng: np.random.Generator
 ) -> tuple[Array, Array]:
+    """By quantiles of draws."""
     predicted: Any = fit.objective.transform(draws.predict(columns))
     # residuals are predicted less observed, hence a new run is the prediction less one of them
     observed = predicted - rng.choice(residuals, size=predicted.shape)

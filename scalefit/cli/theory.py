@@ -67,7 +67,7 @@ def theory(
         chosen = [check_bhyt_bound(setting)]
     else:
         chosen = list(CHECKS.values()) if check == "all" else [find_check(check)]
-    status = _report(chosen, sampling, as_json)
+    status = run_checks(chosen, sampling, as_json)
     if plot is not None:
         from scalefit.plots.theory import save_theory_figures
 
@@ -76,7 +76,7 @@ def theory(
     raise typer.Exit(status)
 
 
-def _report(chosen: list[TheoremCheck], sampling: Sampling, as_json: bool) -> int:
+def run_checks(chosen: list[TheoremCheck], sampling: Sampling, as_json: bool) -> int:
     """Run the checks, print their findings as they come or as one JSON document, and return the exit status."""
     from scalefit.theory.checks.registry import COLUMNS, describe_findings, summarise
     from scalefit.theory.verdict import Outcome, worst

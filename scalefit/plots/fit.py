@@ -63,10 +63,10 @@ def fit_figure(fit: Fit) -> Figure:
         by_term = slopes[:, law.parameter_names.index(term.coefficient)] * fit.params[term.coefficient]
         # To first order the losses ask for a term larger by the error over dL/dln(term).
         relative = 1 + np.divide(loss - predicted, by_term, out=np.zeros_like(loss), where=by_term > 0)
-        _draw_term(axes[0, k], fit, factor, relative)
-        _draw_residuals(axes[1, k], fit, factor.column)
-    _draw_agreement(axes[0, -1], predicted, loss)
-    _draw_distribution(axes[1, -1], fit)
+        draw_term(axes[0, k], fit, factor, relative)
+        draw_residuals(axes[1, k], fit, factor.column)
+    draw_agreement(axes[0, -1], predicted, loss)
+    draw_distribution(axes[1, -1], fit)
     runs = fit.runs
     figure.suptitle(f"{fit.law} on {runs.origin.name}: {len(runs)} rows, {fit.objective.name}", fontsize=11)
     return figure
@@ -102,7 +102,7 @@ def save_figures(folder: str | Path, figures: Mapping[str, Figure], dpi: int = 1
     return [save_figure(figure, folder / f"{name}.png", True, dpi) for name, figure in figures.items()]
 
 
-def _draw_term(axis: Axes, fit: Fit, factor: PowerTerm, relative: Array) -> None:
+def draw_term(axis: Axes, fit: Fit, factor: PowerTerm, relative: Array) -> None:
     """One term against one of its columns as a line, and the loss less everything else as points.
 
     `relative` is what the losses say of the term, over its value; the other columns of a product stand at their
@@ -159,7 +159,8 @@ def _plain_tick(value: float, _: Any) -> str:
     return f"{value:g}" if min(abs(leading - k) for k in (1, 2, 3, 5)) < 1e-6 else ""
 
 
-def _draw_residuals(axis: Axes, fit: Fit, column: str) -> None:
+def draw_residuals(axis: Axes, fit: Fit, column: str) -> None:
+    """Residuals against a column."""
     axis.axhline(0, color=GUIDE, lw=0.8)
     x = fit.runs[column]
     axis.plot(x, fit.residuals, "o", ms=3.5, alpha=0.45, color=DATA, mec="none")
@@ -169,7 +170,8 @@ def _draw_residuals(axis: Axes, fit: Fit, column: str) -> None:
     _label(axis, column, f"predicted - observed, {unit}" if column == fit.law.columns[0] else "")
 
 
-def _draw_agreement(axis: Axes, predicted: Array, loss: Array) -> None:
+def draw_agreement(axis: Axes, predicted: Array, loss: Array) -> None:
+    """Observed against predicted loss."""
     ends = [min(predicted.min(), loss.min()), max(predicted.max(), loss.max())]
     axis.plot(ends, ends, color=LAW, lw=1.2)
     axis.plot(predicted, loss, "o", ms=3.5, alpha=0.45, color=DATA, mec="none")
@@ -178,7 +180,8 @@ def _draw_agreement(axis: Axes, predicted: Array, loss: Array) -> None:
     axis.set_title("observed against predicted", fontsize=9)
 
 
-def _draw_distribution(axis: Axes, fit: Fit) -> None:
+def draw_distribution(axis: Axes, fit: Fit) -> None:
+    """How the residuals are distributed."""
     residuals = fit.residuals
     axis.hist(residuals, bins=min(40, max(8, len(residuals) // 6)), color=DATA, alpha=0.7)
     axis.axvline(0, color=GUIDE, lw=0.8)

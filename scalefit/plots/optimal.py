@@ -53,8 +53,8 @@ def shape_figure(
         raise OptionError(f"the figure needs budgets in params or flops, and the first limit given is {main}")
     figure = Figure(figsize=(11, 4.8), layout="constrained")
     left, right = figure.subplots(1, 2)
-    _draw_ratio(left, fit, budgets, draws, space)
-    _draw_contours(right, fit, budgets, space)
+    draw_ratio(left, fit, budgets, draws, space)
+    draw_contours(right, fit, budgets, space)
     return figure
 
 
@@ -65,7 +65,7 @@ def _table_budgets(fit: Fit, main: str, space: Space) -> Array:
     return space.count.train(runs["width"], runs["depth"], runs["tokens"])
 
 
-def _draw_ratio(axes: Axes, fit: Fit, budgets: Sequence[Budget], draws: Samples | None, space: Space) -> None:
+def draw_ratio(axes: Axes, fit: Fit, budgets: Sequence[Budget], draws: Samples | None, space: Space) -> None:
     main, runs = budgets[0].main, fit.runs
     sizes = _table_budgets(fit, main, space)
     given = np.array([getattr(budget, main) for budget in budgets])
@@ -85,7 +85,7 @@ def _draw_ratio(axes: Axes, fit: Fit, budgets: Sequence[Budget], draws: Samples 
     _plain_labels(axes)
 
 
-def _draw_contours(axes: Axes, fit: Fit, budgets: Sequence[Budget], space: Space) -> None:
+def draw_contours(axes: Axes, fit: Fit, budgets: Sequence[Budget], space: Space) -> None:
     runs, main = fit.runs, budgets[0].main
     sweep = sweep_shapes(fit, budgets, space=space)
     best_width, best_depth = sweep.estimate["width"], sweep.estimate["depth"]

@@ -118,18 +118,19 @@ def checked_report(checked: Checked) -> RenderableType:
     """Lay out what was read, what was left out, the design, the laws, and what to do next."""
     runs, seen = checked.runs, checked.seen
     return Group(
-        *_reading(runs),
-        *_left_out(runs),
+        *reading_lines(runs),
+        *left_out_lines(runs),
         Text(""),
-        *_design(runs, seen),
-        *_laws(runs, seen),
+        *design_lines(runs, seen),
+        *law_lines(runs, seen),
         *([Text(""), remarks(checked.warnings)] if checked.warnings else []),
         Text(""),
-        Text(f"next: {_next_step(checked)}"),
+        Text(f"next: {next_step(checked)}"),
     )
 
 
-def _reading(runs: Runs) -> list[RenderableType]:
+def reading_lines(runs: Runs) -> list[RenderableType]:
+    """What was read, and as what."""
     origin = runs.origin
     renamed = [f"{name} = {source}" for name, source in origin.columns.items() if name != source]
     lines = [
@@ -146,7 +147,8 @@ def _count(n: int, thing: str) -> str:
     return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 
-def _left_out(runs: Runs) -> list[RenderableType]:
+def left_out_lines(runs: Runs) -> list[RenderableType]:
+    """Rows that were left out, and the steps of the selection."""
     steps = [f"{s.name}: {s.before} rows, {s.after} kept" for s in runs.selections]
     if not runs.n_dropped:
         return [Text("nothing was left out"), *map(Text, steps)]
@@ -161,7 +163,8 @@ def _left_out(runs: Runs) -> list[RenderableType]:
     return [*map(Text, [*head, *steps]), table(headings, rows, len(headings)), *map(Text, tail)]
 
 
-def _design(runs: Runs, seen: Inspection) -> list[RenderableType]:
+def design_lines(runs: Runs, seen: Inspection) -> list[RenderableType]:
+    """Levels and ranges of the columns, and how they hang together."""
     blank = any(c.missing for c in seen.columns)
     rows = [
         [c.name, str(c.levels), f"{c.minimum:.6g}", f"{c.maximum:.6g}", number(c.decades, 2)]
@@ -179,7 +182,8 @@ def _design(runs: Runs, seen: Inspection) -> list[RenderableType]:
     ]
 
 
-def _laws(runs: Runs, seen: Inspection) -> list[RenderableType]:
+def law_lines(runs: Runs, seen: Inspection) -> list[RenderableType]:
+    """What the design can determine of each law."""
     if not seen.laws:
         return [Text("no law: none of width, depth, tokens, params and flops is known")]
     return [
@@ -210,7 +214,8 @@ def _mixes_sizes(law: str, seen: Inspection) -> bool:
     return any(not any(frozenset((name, other)) in tied for other in of_law) for name in varying)
 
 
-def _next_step(checked: Checked) -> str:
+def next_step(checked: Checked) -> str:
+    """What to type next."""
     remarks = [
         w for w in checked.runs.warnings if w.code in ("role-not-found", "flops-small", "params-small", "blank-cells")
     ]

@@ -38,7 +38,12 @@ def comparison_facts(result: Comparison) -> dict[str, Any]:
             method: {name: draws.endpoint_errors(name, result.settings.level) for name in result.intervals[method]}
             for method, draws in result.samples.items()
         },
-        "standard_errors": _standard_errors(result),
+        "standard_errors": {
+            kind: {name: result.theory.standard_error(name, kind) for name in result.fit.params}
+            for kind in result.theory.covariances
+        }
+        if result.theory is not None
+        else {},
         "diagnostics": _diagnostics(result),
         "dependence": {name: test.document() for name, test in result.grouping.tests.items()},
         "verdicts": result.fit.verdicts,
@@ -53,16 +58,17 @@ def comparison_facts(result: Comparison) -> dict[str, Any]:
 def comparison_report(result: Comparison) -> RenderableType:
     """Lay out the intervals, one row a method and one column a parameter, and which to trust."""
     names = sorted(result.fit.params, key=lambda name: result.fit.law.parameter(name).is_coefficient)
-    blocks: list[RenderableType] = [_trust(result), Text("")]
+    blocks: list[RenderableType] = [trust_line(result), Text("")]
     for first in range(0, len(names), COLUMNS):
-        blocks += [_interval_table(result, names[first : first + COLUMNS]), Text("")]
-    blocks += _sentences(result)
+        blocks += [interval_table(result, names[first : first + COLUMNS]), Text("")]
+    blocks += sentences_below(result)
     if result.warnings:
         blocks += [Text(""), remarks(result.warnings)]
     return Group(*blocks)
 
 
-def _interval_table(result: Comparison, names: list[str]) -> RenderableType:
+def interval_table(result: Comparison, names: list[str]) -> RenderableType:
+    """Some parameters beside each other, a row a method."""
     verdicts = result.fit.verdicts
     estimates = ["-" if verdicts.get(n) is Verdict.NOT_DETERMINED else number(result.fit.params[n]) for n in names]
     rows = [["estimate", *estimates], ["the data say", *(verdicts.get(n, "fixed") for n in names)]]
@@ -85,7 +91,8 @@ def _by_chance(result: Comparison, method: str, name: str) -> str:
     return " and ".join(number(error, 1) for error in errors) if shows else ""
 
 
-def _trust(result: Comparison) -> Text:
+def trust_line(result: Comparison) -> Text:
+    """Which method to trust, and why."""
     level, suits = f"{result.settings.level:.0%} intervals. ", result.default
     if result.trusted is None:
         head = "None is to be trusted"
@@ -111,7 +118,8 @@ def _with_unit(result: Comparison) -> str:
     return f"{result.default} by {by[result.default]}" if result.default in by else result.default
 
 
-def _sentences(result: Comparison) -> list[RenderableType]:
+def sentences_below(result: Comparison) -> list[RenderableType]:
+    """What speaks against the other methods, and how the draws came out."""
     sentences = [f"{names}: withheld, {reason}." for reason, names in _by_reason(result.withheld).items()]
     sentences += [
         f"{names}: in brackets, for it is not claimed to hold the level, {reason}."
@@ -178,15 +186,6 @@ def _about_mixed(result: Comparison) -> str:
         if not result.fit.law.parameter(name).is_coefficient
     ]
     return f"mixed: noise of {' and '.join(sizes)}; its own estimates are {', '.join(estimates)}."
-
-
-def _standard_errors(result: Comparison) -> dict[str, dict[str, float]]:
-    if result.theory is None:
-        return {}
-    return {
-        kind: {name: result.theory.standard_error(name, kind) for name in result.fit.params}
-        for kind in result.theory.covariances
-    }
 
 
 def _diagnostics(result: Comparison) -> dict[str, Any]:

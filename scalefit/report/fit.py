@@ -36,21 +36,30 @@ facts.register(Fit, fit_document)
 @report.register(Fit)
 def fit_report(fit: Fit) -> RenderableType:
     """Lay out a fit: the law, its parameters with errors and verdicts, the certificate, the rows it fits worst."""
+    runs, certificate = fit.runs, fit.certificate
+    per_run = f" of {runs.n_runs} run{'s' * (runs.n_runs > 1)}" if runs.n_runs != len(runs) else ""
+    used = f"{runs.origin.name}: {len(runs)} rows{per_run} used, {runs.n_dropped} left out"
+    reasons = ", ".join(f"{count} {reason}" for reason, count in runs.dropped.counts().items())
+    sample = f" (on {certificate.start_rows} of {len(runs)} rows)" if certificate.start_rows < len(runs) else ""
+    reached = "this point, which is no optimum" if fit.status is FitStatus.FAILED else "this optimum"
     return Group(
-        Text.assemble(_law_text(fit), style="bold"),
-        _data_line(fit),
+        Text.assemble(law_text(fit), style="bold"),
+        Text(f"{used}{f' ({reasons})' if reasons else ''}; objective {fit.objective.name}"),
         Text(""),
-        _parameter_table(fit),
-        *_errors_line(fit),
+        parameter_table(fit),
+        *errors_line(fit),
         Text(""),
         Text.assemble((fit.status.value, _COLOURS[fit.status]), f": {fit.status.sentence}"),
-        _certificate_line(fit),
-        *_residual_lines(fit),
+        Text(
+            f"{certificate.starts_at_best} of {certificate.starts} random starts{sample} end at {reached}; "
+            f"gradient {certificate.gradient:.0e}, condition {number(certificate.condition, 2)}"
+        ),
+        *residual_lines(fit),
         *([Text(""), remarks(fit.warnings)] if fit.warnings else []),
     )
 
 
-def _residual_lines(fit: Fit) -> list[RenderableType]:
+def residual_lines(fit: Fit) -> list[RenderableType]:
     """Size of the residuals and the rows the law fits worst, or that it passes through all of them."""
     scale = 1.0 if fit.objective.log else float(fit.runs["loss"].min())
     residuals = residual_summary(fit)
@@ -67,7 +76,8 @@ def _residual_lines(fit: Fit) -> list[RenderableType]:
     return [sizes, Text(""), worst]
 
 
-def _law_text(fit: Fit) -> str:
+def law_text(fit: Fit) -> str:
+    """The law as a formula, its parameters by name."""
     law = fit.law
     powers = ["*".join(f"{factor}^{factor.exponent}" for factor in term.factors) for term in law.terms]
     terms = [
@@ -80,21 +90,13 @@ def _law_text(fit: Fit) -> str:
     return "loss = " + " + ".join([*terms, *(["L0"] if law.irreducible else [])])
 
 
-def _data_line(fit: Fit) -> Text:
-    runs = fit.runs
-    per_run = f" of {runs.n_runs} run{'s' * (runs.n_runs > 1)}" if runs.n_runs != len(runs) else ""
-    line = f"{runs.origin.name}: {len(runs)} rows{per_run} used, {runs.n_dropped} left out"
-    reasons = ", ".join(f"{count} {reason}" for reason, count in runs.dropped.counts().items())
-    return Text(f"{line}{f' ({reasons})' if reasons else ''}; objective {fit.objective.name}")
-
-
-def _parameter_table(fit: Fit) -> RenderableType:
+def parameter_table(fit: Fit) -> RenderableType:
     """Estimates with their intervals; beside them those for independent rows where these differ by over a fifth."""
     intervals, by_row = fit.intervals(), fit.by_row.intervals()
     names = [name for name, error in fit.standard_errors.items() if error > 0]
     beside = any(abs(math.log(_width(fit, name, by_row) / _width(fit, name, intervals))) > _BESIDE for name in names)
     rows = [
-        [name, *_parameter_cells(fit, name, intervals[name], by_row[name] if beside else None)] for name in fit.params
+        [name, *parameter_cells(fit, name, intervals[name], by_row[name] if beside else None)] for name in fit.params
     ]
     rows_alone = ["rows alone"] if beside else []
     return table(["parameter", "estimate", "standard error", "95 % interval", *rows_alone, "the data say"], rows)
@@ -106,7 +108,7 @@ def _width(fit: Fit, name: str, intervals: Mapping[str, tuple[float, float]]) ->
     return width if width > 0 else 1.0
 
 
-def _errors_line(fit: Fit) -> list[RenderableType]:
+def errors_line(fit: Fit) -> list[RenderableType]:
     """What the standard errors take for independent."""
     errors = fit.errors
     if errors.method == "gauss-newton" and fit.errors_by == AUTO and fit.runs.n_runs == len(fit.runs):
@@ -117,9 +119,10 @@ def _errors_line(fit: Fit) -> list[RenderableType]:
     return [Text(f"standard errors by {errors.by}: {units} count as independent{span}")]
 
 
-def _parameter_cells(
+def parameter_cells(
     fit: Fit, name: str, ends: tuple[float, float], by_row: tuple[float, float] | None
 ) -> tuple[str, ...]:
+    """Estimate, error, intervals and verdict of one parameter."""
     value, error = fit.params[name], fit.standard_errors[name]
     beside = () if by_row is None else (_interval(*by_row),)
     none = () if by_row is None else ("-",)
@@ -154,13 +157,3 @@ def _interval(low: float, high: float) -> str:
         return "-"
     digits = max(3, _digits(high, high - low) - 1)
     return f"{number(low, digits)} to {number(high, digits)}"
-
-
-def _certificate_line(fit: Fit) -> Text:
-    c = fit.certificate
-    sample = f" (on {c.start_rows} of {len(fit.runs)} rows)" if c.start_rows < len(fit.runs) else ""
-    reached = "this point, which is no optimum" if fit.status is FitStatus.FAILED else "this optimum"
-    return Text(
-        f"{c.starts_at_best} of {c.starts} random starts{sample} end at {reached}; "
-        f"gradient {c.gradient:.0e}, condition {number(c.condition, 2)}"
-    )

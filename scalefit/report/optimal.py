@@ -89,15 +89,16 @@ def shapes_report(found: Shapes) -> RenderableType:
 def _block(shape: OptimalShape) -> list[RenderableType]:
     if not shape.determined:
         return [Text("The data do not determine the best shape.", style="red")]
-    blocks: list[RenderableType] = [_numbers(shape), _valley(shape)]
+    blocks: list[RenderableType] = [shape_table(shape), _valley(shape)]
     if shape.binding and len(shape.budget.given) > 1:
         blocks.append(Text(f"Limits that bind: {', '.join(shape.binding)}."))
     if shape.feasible:
-        blocks += [Text(""), _feasible(shape)]
+        blocks += [Text(""), feasible_table(shape)]
     return blocks
 
 
-def _numbers(shape: OptimalShape) -> RenderableType:
+def shape_table(shape: OptimalShape) -> RenderableType:
+    """A row a quantity, a column a method."""
     level = f"{100 * shape.by_method[0].level:g} % " if shape.by_method else ""
     headings = ["", "best", *(f"{level}{found.method}" for found in shape.by_method), "grows as"]
     rows = []
@@ -126,7 +127,8 @@ def _valley(shape: OptimalShape) -> Text:
     return Text(f"Ratios around the best loss: {', '.join(ranges)}; {', '.join(costs) or 'no other ratio fits'}.")
 
 
-def _feasible(shape: OptimalShape) -> RenderableType:
+def feasible_table(shape: OptimalShape) -> RenderableType:
+    """The shapes that can be built near the best."""
     tokens = not math.isnan(shape.tokens)
     headings = ["width x depth", "heads", "params", *(["tokens"] if tokens else []), "loss", "above the best"]
     return table(
