@@ -15,7 +15,10 @@ CALLS = {
 }  # fmt: skip
 STATE = {"environ", "rcParams"}
 CHANGES = {"update", "pop", "setdefault", "clear", "popitem"}
-ALLOWED = {"execute.py": {"environ"}}  # worker processes inherit their number of threads by it, and only by it
+ALLOWED = {
+    "execute.py": {"environ"},  # worker processes inherit their number of threads by it, and only by it
+    "cli/app.py": {"environ"},  # the command line owns its process
+}
 
 
 def changes(tree: ast.AST) -> list[tuple[int, str]]:
