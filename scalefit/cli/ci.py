@@ -43,7 +43,7 @@ class Ci(FitRequest):
     resamples: Annotated[int, typer.Option(help="Bootstrap replicates")] = 1000
     level: Annotated[float, typer.Option(callback=known_level, help="Confidence level")] = 0.95
     jobs: Annotated[int, typer.Option(help="Processes for the bootstraps; results are the same for any number")] = 1
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the default's draws to an .npz")] = None
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write draws to an .npz")] = None
     plot: Plot = None
     as_json: AsJson = False
     force: Force = False
@@ -87,7 +87,8 @@ class Ci(FitRequest):
 
         if self.output is None:
             return
-        if result.default not in result.samples:
-            reason = result.withheld.get(result.default, "it was not among the methods")
-            raise OptionError(f"there are no draws of {result.default} to write to {self.output}: {reason}")
-        result.samples[result.default].save(self.output)
+        if (draws := result.draws) is None:
+            suits = "pairs" if result.grouping.by == "row" else "cluster"
+            reason = result.withheld.get(suits, f"add --method {suits}")
+            raise OptionError(f"no method asked for gives draws for {self.output} that suit the table: {reason}")
+        draws.save(self.output)

@@ -17,7 +17,7 @@ OTHERS, TRUSTED, GUIDE = "#3b6fb6", "#c8452d", "#999999"
 
 
 def interval_figure(result: Comparison) -> Figure:
-    """Draw each parameter's intervals, one line a method, the default's in another colour, above its profile curve.
+    """Draw each parameter's intervals, one line a method, the trusted one in another colour, above its profile curve.
 
     An open end is an arrow at the edge of the panel.
     """
@@ -39,7 +39,7 @@ def interval_figure(result: Comparison) -> Figure:
 
 def _draw_intervals(axes: Axes, result: Comparison, name: str) -> None:
     ends = [e for i in result.intervals.values() for e in i.get(name, ()) if math.isfinite(e)]
-    log = name.startswith("c_") and min(ends, default=0) > 0
+    log = result.fit.law.parameter(name).in_logs and min(ends, default=0) > 0
     axes.axvline(result.fit.params[name], color=GUIDE, linewidth=1)
     if log:
         _log_axis(axes)
@@ -52,7 +52,7 @@ def _draw_intervals(axes: Axes, result: Comparison, name: str) -> None:
             low if math.isfinite(low) else (min(ends) / 2 if log else min(ends) - 0.2 * span),
             high if math.isfinite(high) else (max(ends) * 2 if log else max(ends) + 0.2 * span),
         ]
-        colour = TRUSTED if method == result.default else OTHERS
+        colour = TRUSTED if method == result.trusted_for(name) else OTHERS
         axes.plot(shown, [row, row], color=colour, linewidth=3, solid_capstyle="butt")
         if not math.isfinite(low):
             axes.plot(shown[0], row, marker="<", color=colour)

@@ -84,6 +84,13 @@ class Comparison:
         """The trusted method, or that which would suit."""
         return self.trusted or self.preferred[0]
 
+    @property
+    def draws(self) -> Samples | None:
+        """The draws that suit the table: of the trusted method, of the bootstrap by what rows share, or any claimed."""
+        suits = "pairs" if self.grouping.by == "row" else "cluster"
+        claimed = (method for method in self.samples if any(self.claimed(method, name) for name in self.fit.params))
+        return next((self.samples[m] for m in (self.default, suits, *claimed) if m in self.samples), None)
+
     def disagreements(self) -> list[dict[str, Any]]:
         """Where a method's interval differs from the default's: in width, or in not holding its centre."""
         found = []

@@ -122,6 +122,11 @@ def test_the_draws_are_written_and_not_overwritten(run):
     assert len(Samples.load(run.folder / "draws.npz")) == 60
     assert (run.folder / "figure.png").stat().st_size > 10_000
     run(*options, status=2)
+    gemstones = ("gemstones", "--resamples", "60", "-o", "gemstones.npz", "--method")
+    run(*gemstones, "analytic,cluster", status=3)  # the floor is not determined
+    assert Samples.load(run.folder / "gemstones.npz").diagnostics["by"] == "run"
+    run("gemstones", "--resamples", "60", "-o", "rows.npz", "--method", "analytic,pairs", status=2)
+    assert not (run.folder / "rows.npz").exists()
 
 
 def test_gemstones_shows_the_naive_interval_beside_and_withholds_what_needs_independent_rows(run):
