@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,8 +14,8 @@ from numpy.typing import NDArray
 from scalefit.errors import DataError, OptionError, ScalefitWarning
 from scalefit.fitting.centred import CentredLaw, centre
 from scalefit.fitting.covariance import AUTO, ROWS, ErrorModel, error_model
-from scalefit.fitting.floor import FloorProfile, Quantities, profile_floor
 from scalefit.fitting.groups import group_labels
+from scalefit.fitting.intervals import FloorProfile, Quantities, limits, parameter_intervals, profile_floor
 from scalefit.fitting.judge import FitStatus, judge, remarks
 from scalefit.fitting.objective import Objective
 from scalefit.fitting.optimum import Optimum
@@ -130,10 +129,7 @@ class Fit:
     @cached_property
     def limits(self) -> Mapping[str, float]:
         """One-sided 95 % limit of each parameter that ended at a bound."""
-        limits = self.errors.limits(0.95)
-        if self.floor_profile is not None:
-            limits["L0"] = self.floor_profile.floor_interval(0.95, tails=1)[1]
-        return MappingProxyType(limits)
+        return limits(self, 0.95)
 
     @cached_property
     def floor_profile(self) -> FloorProfile | None:
@@ -155,21 +151,11 @@ class Fit:
         """`interval` of every parameter."""
         if not 0 < level < 1:
             raise OptionError(f"level is {level:g} and must lie between 0 and 1, for example 0.95")
-        ends = self.intervals_of(_parameter_values, level)
-        found = {}
-        for parameter, (low, high) in zip(self.law.parameters, ends.tolist(), strict=True):
-            name, bounds = parameter.name, self.constraints.limits(parameter)
-            if name in self.limits:
-                low, high = sorted((self.params[name], self.limits[name]))
-            elif math.isnan(self.standard_errors[name]):
-                low = high = math.nan
-            else:
-                highest = self.optimum.centred.smallest_loss if parameter.is_floor else math.inf
-                with np.errstate(over="ignore"):
-                    low, high = float(parameter.outer(low)), float(parameter.outer(high))
-                low, high = max(low, bounds[0]), min(high, bounds[1], highest)
-            found[name] = (low, high)
-        return found
+        return self._intervals if level == 0.95 else parameter_intervals(self, level)
+
+    @cached_property
+    def _intervals(self) -> Mapping[str, tuple[float, float]]:
+        return parameter_intervals(self, 0.95)
 
     def intervals_of(self, quantities: Quantities, level: float = 0.95) -> Array:
         """(m, 2) intervals of any quantities of the law, each with its own degrees of freedom.
@@ -338,10 +324,3 @@ def fit(
         seed=seed,
         errors_by=errors,
     )
-
-
-def _parameter_values(optimum: Optimum) -> tuple[Array, Array]:
-    """ln c, alpha and L0 at an optimum with their derivatives."""
-    params = optimum.centred.params(optimum.free)
-    values = np.array([p.inner(params[p.name]) for p in optimum.centred.law.parameters])
-    return values, optimum.reporting

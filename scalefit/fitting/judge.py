@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from scalefit.errors import ScalefitWarning
 from scalefit.fitting.covariance import DUPLICATES_UP_TO, ROWS
+from scalefit.fitting.intervals import HIGHEST_FLOOR, reaches
 from scalefit.fitting.optimum import Optimum
 from scalefit.identifiability import Evidence, Identification, identify
 from scalefit.ingest.duplicates import duplicate_warning, exact_duplicates
@@ -61,7 +63,7 @@ def judge(fit: Fit) -> Identification:
         free=tuple(name for name, j in index.items() if j is not None),
         standard_errors=fit.standard_errors,
         covariance=optimum.reported(optimum.gauss_newton),
-        intervals=fit.intervals(),
+        intervals=_profiled(fit),
         sizes=sizes,
         null=frozenset(name for name, j in index.items() if j in optimum.null[0]),
         at_bound=fit.at_bound,
@@ -71,6 +73,32 @@ def judge(fit: Fit) -> Identification:
         shares=law.shares(fit.runs, fit.params),
     )
     return identify(evidence)
+
+
+def _profiled(fit: Fit) -> dict[str, tuple[float, float]]:
+    """The intervals, with each end of an exponent or the floor moved on to where the profile reaches.
+
+    Asked is only what changes a verdict, of ends that come near: half of the value to either side, then what is
+    possible at all.
+    """
+    found = dict(fit.intervals())
+    for parameter in fit.law.parameters:
+        name = parameter.name
+        if not (parameter.is_exponent or parameter.is_floor) or not fit.standard_errors[name] > 0 or name in fit.limits:
+            continue
+        ends, value = list(found[name]), fit.params[name]
+        possible = fit.constraints.limits(parameter)
+        if parameter.is_floor:
+            possible = possible[0], min(possible[1], HIGHEST_FLOOR * fit.optimum.centred.smallest_loss)
+        for i, sign in enumerate((-1, 1)):
+            # A fit of its own answers each question: it is asked early of the floor, whose profile bends most.
+            nearly, half = (value * (1 + share * sign) for share in (0.25 if parameter.is_floor else 0.45, 0.5))
+            for near, far in ((nearly, half), (half, possible[i])):
+                close = sign * (ends[i] - near) >= 0 and sign * (far - ends[i]) > 0 and math.isfinite(far)
+                if close and reaches(fit, name, far):
+                    ends[i] = far
+        found[name] = (ends[0], ends[1])
+    return found
 
 
 def remarks(fit: Fit) -> tuple[ScalefitWarning, ...]:

@@ -7,6 +7,19 @@ An objective is the weighted mean over rows of a penalty of the residual,
 with t = ln or the identity and rho one of `PENALTIES`: r^2, or the penalty of Huber (1964),
 
     rho(r) = r^2 / 2 for |r| <= delta,    delta (|r| - delta / 2) beyond.                       (2)
+
+Of p parameters that minimise it the noise has the variance (Huber 1981, section 7.6)
+
+    v = K^2 [sum_i w_i psi_i^2 / (n - p)] / m^2,    K = 1 + (p / n) Var(psi') / m^2,                (3)
+
+psi = rho', m and Var the mean and variance of psi', weighted. For the squared penalty K = 1 and v is
+sum_i w_i r_i^2 / (n - p); for Huber's Var(psi') / m^2 = (1 - s) / s, s the share of rows in the quadratic zone
+|r| <= delta. Where that is narrow few rows but those the law passes through lie in it: psi' is then averaged over a
+window whose half width h is that of a density estimate,
+
+    psi'_i = (delta / h) [|r_i| <= h],    h = max(delta, 1.84 scale n^(-1/5)),                      (4)
+
+so that s is the share within h and m = s delta / h, as for the median (Powell 1991).
 """
 
 from __future__ import annotations
@@ -23,9 +36,12 @@ from numpy.typing import NDArray
 from scalefit.errors import OptionError
 from scalefit.numbers import show_number
 
-__all__ = ["PENALTIES", "Objective", "Penalty"]
+__all__ = ["PENALTIES", "Objective", "Penalty", "Scores", "row_scores"]
 
 Array = NDArray[np.float64]
+
+NORMAL_MEDIAN = 0.6745
+"""Median size of a standard normal number."""
 
 
 @dataclass(frozen=True)
@@ -185,3 +201,57 @@ class Objective:
         """
         penalties = self.penalty(self.residuals(predicted, observed))
         return float(np.average(penalties, weights=weights))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """First and second derivatives of the rows' penalties, and the noise they imply.
+
+    Attributes
+    ----------
+    first : (n,) float array
+        psi_i.
+    second : (n,) float array
+        psi'_i, by equation (4) for the Huber penalty.
+    slope : float
+        m, the weighted mean of psi'_i; that of one row where no row has any.
+    variance : float
+        v of equation (3), in squared units of the residuals.
+    """
+
+    first: Array
+    second: Array
+    slope: float
+    variance: float
+
+
+def row_scores(objective: Objective, residuals: Array, weights: Array, n_free: int) -> Scores:
+    """Derivatives of the penalties of n rows, and equation (3).
+
+    Parameters
+    ----------
+    objective : Objective
+    residuals : (n,) float array
+        On the objective's scale.
+    weights : (n,) float array
+        Of mean one.
+    n_free : int
+        p, the parameters that the residuals were fitted with.
+    """
+    n = len(residuals)
+    first = objective.score(residuals)
+    if not objective.has_kink:
+        second = np.broadcast_to(np.asarray(objective.curvature(residuals), dtype=np.float64), n)
+        slope = float(np.mean(weights * second))
+        correction = 1.0 + n_free / n * max(0.0, float(np.mean(weights * second**2)) / slope**2 - 1.0)
+    else:
+        sizes = np.abs(residuals)
+        # Half width of a window for the residuals' density at zero (Silverman 1986, section 3.4, uniform kernel). The
+        # law passes through about p rows whatever the noise; the scale is the median size of the others.
+        scale = float(np.median(np.partition(sizes, n_free)[n_free:])) / NORMAL_MEDIAN
+        window = max(objective.width, 1.84 * scale / n**0.2)
+        share = max(float(np.mean(weights * (sizes <= window))), 1.0 / n)
+        second, slope = (sizes <= window) * (objective.width / window), share * objective.width / window
+        correction = 1.0 + n_free / n * max(0.0, 1.0 - share) / share
+    variance = float(np.sum(weights * first**2)) / (n - n_free) * (correction / slope) ** 2
+    return Scores(first, second, slope, variance)

@@ -8,18 +8,8 @@ that are not at a bound, W the weights, psi the derivative of the penalty and s_
     robust          n / (n - p)  A^-1 [sum_i s_i s_i'] A^-1                 (rows of unequal noise, HC1)
     cluster         G / (G - 1) (n - 1) / (n - p)  A^-1 [sum_g s_g s_g'] A^-1    (rows that share a run or shape)   (1)
 
-are covariances of the M-estimator form (Huber 1981, section 7.6), with
-
-    v = K^2 [sum_i w_i psi_i^2 / (n - p)] / m^2,    K = 1 + (p / n) Var(psi') / m^2,                (2)
-
-m and Var the mean and variance of psi', weighted. For the squared penalty K = 1 and v is sum_i w_i r_i^2 / (n - p); for
-Huber's Var(psi') / m^2 = (1 - s) / s, s the share of rows in the quadratic zone |r| <= delta. Where that is narrow few
-rows but those the law passes through lie in it: psi' is then averaged over a window whose half width h is that of a
-density estimate,
-
-    psi'_i = (delta / h) [|r_i| <= h],    h = max(delta, 1.84 scale n^(-1/5)),                      (3)
-
-so that s is the share within h and m = s delta / h, as for the median (Powell 1991).
+are covariances of the M-estimator form (Huber 1981, section 7.6), with v, m (the mean of psi') and the second
+derivatives psi' in A from `scalefit.fitting.objective`.
 """
 
 from __future__ import annotations
@@ -32,19 +22,16 @@ from numpy.typing import NDArray
 
 from scalefit.fitting.centred import CentredLaw
 from scalefit.fitting.derivatives import evaluate
-from scalefit.fitting.objective import Objective
+from scalefit.fitting.objective import Scores, row_scores
 from scalefit.fitting.problem import jacobian, predict
 
-__all__ = ["NOISE_FREE", "Optimum", "Scores", "inverse", "row_scores"]
+__all__ = ["NOISE_FREE", "Optimum", "inverse"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 NOISE_FREE = 1e-8
 """Residuals below this are rounding; the certificate's gradient is not divided by less."""
-
-NORMAL_MEDIAN = 0.6745
-"""Median size of a standard normal number."""
 
 NULL_EIGENVALUE = 1e-12
 """Eigen-directions of the scaled information matrix below this share of the largest carry rounding errors only."""
@@ -66,60 +53,6 @@ def _half_inverse(matrix: Array) -> tuple[Array, Array]:
     scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values, vectors = np.linalg.eigh(matrix * scale * scale[:, None])
     return vectors / np.sqrt(np.maximum(values, 1e-15 * values.max(initial=1.0))) * scale[:, None], values
-
-
-@dataclass(frozen=True)
-class Scores:
-    """First and second derivatives of the rows' penalties, and the noise they imply.
-
-    Attributes
-    ----------
-    first : (n,) float array
-        psi_i.
-    second : (n,) float array
-        psi'_i, by equation (3) for the Huber penalty.
-    slope : float
-        m, the weighted mean of psi'_i; that of one row where no row has any.
-    variance : float
-        v of equation (2), in squared units of the residuals.
-    """
-
-    first: Array
-    second: Array
-    slope: float
-    variance: float
-
-
-def row_scores(objective: Objective, residuals: Array, weights: Array, n_free: int) -> Scores:
-    """Derivatives of the penalties of n rows, and equation (2).
-
-    Parameters
-    ----------
-    objective : Objective
-    residuals : (n,) float array
-        On the objective's scale.
-    weights : (n,) float array
-        Of mean one.
-    n_free : int
-        p, the parameters that the residuals were fitted with.
-    """
-    n = len(residuals)
-    first = objective.score(residuals)
-    if not objective.has_kink:
-        second = np.broadcast_to(np.asarray(objective.curvature(residuals), dtype=np.float64), n)
-        slope = float(np.mean(weights * second))
-        correction = 1.0 + n_free / n * max(0.0, float(np.mean(weights * second**2)) / slope**2 - 1.0)
-    else:
-        sizes = np.abs(residuals)
-        # Half width of a window for the residuals' density at zero (Silverman 1986, section 3.4, uniform kernel). The
-        # law passes through about p rows whatever the noise; the scale is the median size of the others.
-        scale = float(np.median(np.partition(sizes, n_free)[n_free:])) / NORMAL_MEDIAN
-        window = max(objective.width, 1.84 * scale / n**0.2)
-        share = max(float(np.mean(weights * (sizes <= window))), 1.0 / n)
-        second, slope = (sizes <= window) * (objective.width / window), share * objective.width / window
-        correction = 1.0 + n_free / n * max(0.0, 1.0 - share) / share
-    variance = float(np.sum(weights * first**2)) / (n - n_free) * (correction / slope) ** 2
-    return Scores(first, second, slope, variance)
 
 
 @dataclass(frozen=True)
@@ -172,7 +105,7 @@ class Optimum:
 
     @cached_property
     def hessian(self) -> Array:
-        """(P, P) matrix A of all free parameters, psi' averaged over the window of equation (3)."""
+        """(P, P) matrix A of all free parameters, psi' averaged over the window of `row_scores`."""
         problem = self.centred.problem
         exact = len(self.residuals) * evaluate(problem, self.free[None]).hessian[0]
         excess = self.scores.second - problem.objective.curvature(self.residuals)

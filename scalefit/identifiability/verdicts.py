@@ -141,7 +141,7 @@ def _verdict(name: str, evidence: Evidence) -> Verdict:
     low, high = evidence.intervals[name]
     lowest, highest = parameter.natural_bounds
     if parameter.is_floor:
-        highest = evidence.smallest_loss
+        highest = evidence.smallest_loss * (1 - 1e-8)
     if parameter.is_coupling:
         # Known within a factor of e, in its logarithm, or not at all; at an end of its range not at all.
         known = name not in evidence.limits and lowest < low and high < highest and high < math.e**2 * low
