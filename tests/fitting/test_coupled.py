@@ -193,7 +193,7 @@ def test_every_use_of_a_fit_takes_the_law(law: str, tmp_path) -> None:
     again = sf.load_fit(tmp_path / "fit.json")
     assert (again.law, again.params, again.certificate) == (found.law, found.params, found.certificate)
     name, truth = "alpha_width", LAWS[law]["alpha_width"]
-    error = found.standard_errors[name]
+    error = found.by_row.standard_errors[name]
     assert abs(found.params[name] - truth) < 4 * error
     for low, high in (
         sf.bootstrap(found, 60, seed=0).interval(name),
