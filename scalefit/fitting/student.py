@@ -30,7 +30,7 @@ def t_quantile(degrees: float, probability: float) -> float:
     Examples
     --------
     >>> round(t_quantile(10, 0.975), 6), round(t_quantile(12.4, 0.025), 6)
-    (2.228139, -2.170907)
+    (2.228139, -2.171043)
     """
     if not (degrees > 0 and 0 < probability < 1):
         raise OptionError(f"t has no quantile at the probability {probability:g} on {degrees:g} degrees of freedom")
