@@ -9,7 +9,7 @@ from toy_models.transformer.norms import (
     BoundedTanh,
     DynamicTanh,
     LayerNormScaling,
-    Norm,
+    NormModule,
     PeriNorm,
     RMSNorm,
     ScaledRMSNorm,
@@ -66,7 +66,7 @@ class NormConfig:
 
 def block_norms(
     config: NormConfig, width: int, *, block: int, maps: AttentionMaps | None = None, sequence_length: int = 0
-) -> tuple[Norm, Norm]:
+) -> tuple[NormModule, NormModule]:
     """Return the norms before attention and before the MLP of one block.
 
     Parameters
@@ -96,7 +96,7 @@ def block_norms(
     return single_norm(config, width, block), single_norm(config, width, block)
 
 
-def single_norm(config: NormConfig, width: int, block: int) -> Norm:
+def single_norm(config: NormConfig, width: int, block: int) -> NormModule:
     """Return one norm that needs nothing but its own input."""
     eps = config.eps
     match config.name:

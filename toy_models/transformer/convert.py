@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 from scalefit.errors import OptionError, ScalefitWarning
 from toy_models.transformer.build import NormConfig, block_norms
 from toy_models.transformer.layout import BlockLayout, find_blocks
-from toy_models.transformer.norms import Norm, PeriNorm
+from toy_models.transformer.norms import NormModule, PeriNorm
 
 __all__ = ["Conversion", "convert_norms"]
 
@@ -101,7 +101,7 @@ def read_gain(norm: nn.Module) -> Tensor:
     weight = getattr(norm, "weight", None)
     if not isinstance(weight, Tensor) or weight.ndim != 1:
         raise OptionError(f"{type(norm).__name__} has no gain of one number a feature, so it cannot be replaced")
-    if isinstance(norm, Norm):
+    if isinstance(norm, NormModule):
         return weight.detach().clone()
     sign = torch.ones_like(weight)
     sign[1::2] = -1
@@ -119,10 +119,10 @@ def read_gain(norm: nn.Module) -> Tensor:
     return candidates[best].clone()
 
 
-def _build(block: BlockLayout, norm: NormConfig, sequence_length: int) -> tuple[Norm, Norm]:
+def _build(block: BlockLayout, norm: NormConfig, sequence_length: int) -> tuple[NormModule, NormModule]:
     originals = block.norms()
     # Hooks of an earlier conversion would stay behind, and what it kept of the model would be lost.
-    if isinstance(originals[0], Norm) and not getattr(block.block, "calls_after", False):
+    if isinstance(originals[0], NormModule) and not getattr(block.block, "calls_after", False):
         raise OptionError(f"block {block.name} is converted already; call undo() of that conversion first")
     gains = [read_gain(original) for original in originals]
     eps = _eps(originals[0], default=norm.eps)
@@ -146,7 +146,7 @@ def _eps(norm: nn.Module, *, default: float) -> float:
     return default
 
 
-def _finish_with(norm: Norm) -> Callable[[nn.Module, Any, Any], Any]:
+def _finish_with(norm: NormModule) -> Callable[[nn.Module, Any, Any], Any]:
     """Return a forward hook that passes a sublayer's result, alone or first in a tuple, through `after`."""
 
     def finish(_module: nn.Module, _inputs: Any, result: Any) -> Any:

@@ -9,7 +9,7 @@ from torch import nn
 
 from scalefit.errors import OptionError
 from toy_models.transformer.layout import BlockLayout, find_blocks
-from toy_models.transformer.norms import Norm
+from toy_models.transformer.norms import NormModule
 from toy_models.transformer.second_site import ApproximateBoundedTanh
 
 __all__ = ["fold_gain", "fold_gains"]
@@ -19,14 +19,14 @@ OUTPUT_MAPS = ("o_proj", "dense", "down_proj", "dense_4h_to_h")
 
 
 @torch.no_grad()
-def fold_gain(norm: Norm, readers: Sequence[nn.Linear]) -> None:
+def fold_gain(norm: NormModule, readers: Sequence[nn.Linear]) -> None:
     """Move a norm's gain, and its bias if it has one, into every linear map that reads its output.
 
     Afterwards the norm has neither; the composition is the same function, and cheaper.
 
     Parameters
     ----------
-    norm : Norm
+    norm : NormModule
         One of this package's norms.
     readers : sequence of Linear
         *All* maps that read the output: one left out would lose the gain.
@@ -72,7 +72,7 @@ def fold_gains(model: nn.Module) -> int:
         _require_known_maps(block)
     pairs = [(norm, readers) for block in blocks for norm, readers in zip(block.norms(), block.readers(), strict=True)]
     for norm, readers in pairs:
-        if not isinstance(norm, Norm):
+        if not isinstance(norm, NormModule):
             raise OptionError(f"{type(norm).__name__} is not one of this package's norms; convert the model first")
         _require_readers(norm, readers)
         for reader in readers:
@@ -81,12 +81,12 @@ def fold_gains(model: nn.Module) -> int:
         if isinstance(norm, ApproximateBoundedTanh):
             norm.freeze()
     for norm, readers in pairs:
-        assert isinstance(norm, Norm)
+        assert isinstance(norm, NormModule)
         fold_gain(norm, readers)
     return len(pairs)
 
 
-def _require_readers(norm: Norm, readers: Sequence[nn.Linear]) -> None:
+def _require_readers(norm: NormModule, readers: Sequence[nn.Linear]) -> None:
     if not readers:
         raise OptionError("a gain needs at least one linear map to be folded into")
     for reader in readers:

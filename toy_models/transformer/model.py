@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from scalefit.errors import OptionError
 from toy_models.transformer.build import NormConfig, block_norms
-from toy_models.transformer.norms import Norm, RMSNorm
+from toy_models.transformer.norms import NormModule, RMSNorm
 from toy_models.transformer.second_site import AttentionMaps
 
 __all__ = ["KeyValueCache", "ModelConfig", "Transformer"]
@@ -201,7 +201,7 @@ class Transformer(nn.Module):
             if weight.ndim == 2:
                 weight.copy_(torch.randn(weight.shape, generator=rng) * self.config.initial_std)
         for module in self.modules():
-            if isinstance(module, Norm):
+            if isinstance(module, NormModule):
                 module.reset_parameters()
 
     def rotary(self, start: int, stop: int, device: torch.device) -> tuple[Tensor, Tensor]:

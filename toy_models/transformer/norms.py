@@ -20,7 +20,7 @@ __all__ = [
     "BoundedTanh",
     "DynamicTanh",
     "LayerNormScaling",
-    "Norm",
+    "NormModule",
     "PeriNorm",
     "RMSNorm",
     "ScaledRMSNorm",
@@ -49,7 +49,7 @@ def mean_square(x: Tensor) -> Tensor:
     return widen(x).square().mean(dim=-1, keepdim=True)
 
 
-class Norm(nn.Module):
+class NormModule(nn.Module):
     """A norm at one site of a block: ``gain * normalize(x)``, and what the sublayer's result passes through.
 
     Parameters
@@ -109,7 +109,7 @@ class Norm(nn.Module):
         return f"width={self.width}, eps={self.eps}"
 
 
-class RMSNorm(Norm):
+class RMSNorm(NormModule):
     """``x / rms(x)`` (Zhang and Sennrich, 2019)."""
 
     def normalize(self, x: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ class PeriNorm(RMSNorm):
         return normalized
 
 
-class DynamicTanh(Norm):
+class DynamicTanh(NormModule):
     """``gain * tanh(alpha x) + bias`` with a trained scalar alpha (Zhu et al., 2025, DyT): no statistic.
 
     Parameters
@@ -224,7 +224,7 @@ class SharedStatistic:
         return kept, self.amplitude
 
 
-class BoundedTanh(Norm):
+class BoundedTanh(NormModule):
     """``gain * tanh(lam x / scale(x))`` (Byun et al., 2026, BHyT) with a statistic of ``x`` itself.
 
     The exact form has ``scale = kappa rms(x)``: with gain 1 its second moment is at most (lam/kappa)²

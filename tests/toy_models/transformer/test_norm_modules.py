@@ -15,8 +15,8 @@ from toy_models.transformer import (
     BoundedTanh,
     DynamicTanh,
     LayerNormScaling,
-    Norm,
     NormConfig,
+    NormModule,
     RMSNorm,
     ScaledRMSNorm,
     block_norms,
@@ -55,12 +55,12 @@ class Maps(torch.nn.Module):
                 linear.weight.copy_(torch.randn(linear.weight.shape, generator=rng))
 
 
-def pair(name: str) -> tuple[Norm, Norm]:
+def pair(name: str) -> tuple[NormModule, NormModule]:
     maps = AttentionMaps(Maps(), n_heads=4, n_kv_heads=2)
     return block_norms(NormConfig(name), WIDTH, block=BLOCK, maps=maps, sequence_length=32)
 
 
-def first(name: str, **changes: object) -> Norm:
+def first(name: str, **changes: object) -> NormModule:
     return block_norms(
         NormConfig(name, **changes),
         WIDTH,
@@ -75,7 +75,7 @@ def tokens(seed: int = 0, *, mean: float = 0.4) -> torch.Tensor:
     return torch.from_numpy(rng.standard_t(4, size=(5, 3, WIDTH)) + mean)
 
 
-def randomise(norm: Norm) -> None:
+def randomise(norm: NormModule) -> None:
     with torch.no_grad():
         norm.weight.copy_(torch.linspace(0.5, 1.5, WIDTH))
 
