@@ -62,7 +62,7 @@ def load_source(where: str | Path) -> Source:
 
 def _raw(where: str | Path) -> bytes:
     if str(where) == "-":
-        return sys.stdin.buffer.read(MAX_BYTES + 1)
+        return _drained(sys.stdin.buffer)
     if "://" in str(where):
         try:
             import fsspec
@@ -70,16 +70,28 @@ def _raw(where: str | Path) -> bytes:
             raise MissingExtraError("fsspec", f"reading {where}", "remote") from None
         try:
             with fsspec.open(str(where), "rb") as opened:
-                return bytes(opened.read(MAX_BYTES + 1))
+                return _drained(opened)
         except (ImportError, ValueError) as error:
             raise DataError(f"{where} cannot be read: {error}") from None
         except Exception as error:  # each protocol raises what its client does
             raise DataError(f"{where} cannot be read: {type(error).__name__}: {error}") from None
     path = Path(where)
-    if stat.S_ISCHR(path.stat().st_mode) or stat.S_ISBLK(path.stat().st_mode):
+    found = path.stat()
+    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
         raise DataError(f"{path} is a device and no file; name a file")
+    if found.st_size > MAX_BYTES:
+        raise DataError(f"{path.name} is larger than 4 GB; select the rows you need first")
     with path.open("rb") as opened:
-        return opened.read(MAX_BYTES + 1)
+        return opened.read() if stat.S_ISREG(found.st_mode) else _drained(opened)
+
+
+def _drained(stream: Any) -> bytes:
+    """Read a stream of unknown length, up to the bound; one large request would claim all of it at once."""
+    parts, held = [], 0
+    while held <= MAX_BYTES and (part := stream.read(1 << 20)):
+        parts.append(part)
+        held += len(part)
+    return b"".join(parts)
 
 
 def _bound(raw: bytes) -> int:
