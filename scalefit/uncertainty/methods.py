@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -21,37 +21,12 @@ from scalefit.uncertainty.posterior.importance import importance_sample
 from scalefit.uncertainty.posterior.posterior import sample_posterior
 from scalefit.uncertainty.profile import profile
 from scalefit.uncertainty.samples import Samples
-from scalefit.uncertainty.task import Answer, Task
+from scalefit.uncertainty.task import Answer, Failure, Task, run_analytic
 
 if TYPE_CHECKING:
     pass
 
 __all__ = ["ALL_METHODS", "FAST_METHODS", "METHODS", "Failure", "Method"]
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A claim that simulations refuted.
-
-    Attributes
-    ----------
-    kind : Kind
-        The parameters concerned.
-    by : str
-        Rows were grouped so.
-    level : float
-        At which it was measured.
-    says : str
-        What is so at any level.
-    measured : str
-        The figures, which belong to this level alone.
-    """
-
-    kind: Kind
-    by: str
-    level: float
-    says: str
-    measured: str
 
 
 @dataclass(frozen=True)
@@ -187,20 +162,6 @@ def by_theory(kind: str) -> Callable[[Task, str], Answer]:
         return Answer({method: known}, warnings=task.theory.warnings)
 
     return run
-
-
-def run_analytic(task: Task, method: str) -> Answer:
-    """What `fit` prints, by the clusters asked for."""
-    asked = task.settings.by
-    fit = task.fit if asked is None else replace(task.fit, errors_by=asked)
-    found = fit.intervals(task.settings.level)
-    known = {name: found[name] for name in task.names if not math.isnan(found[name][0])}
-    if not known:
-        few = f"{fit.errors.groups} {fit.errors.by}s are too few for an interval"
-        raise OptionError(few if fit.errors.too_few else "the data determine no parameter")
-    errors = fit.errors
-    details = {"by": errors.by, "groups": errors.groups, "method": errors.method, "degrees": dict(fit.degrees)}
-    return Answer({method: known}, details=details)
 
 
 def run_mixed(task: Task, method: str) -> Answer:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.execute import Progress
 from scalefit.fitting.starts import check_seed
+from scalefit.laws.parameter import Kind
 from scalefit.uncertainty.asymptotic import Asymptotic, asymptotic
 from scalefit.uncertainty.bootstrap import check_resamples
 from scalefit.uncertainty.groups import FEWEST_CLUSTERS, Grouping
@@ -20,7 +22,7 @@ from scalefit.uncertainty.samples import Samples, check_level
 if TYPE_CHECKING:
     from scalefit.fitting.fit import Fit
 
-__all__ = ["Answer", "Interval", "Settings", "Task"]
+__all__ = ["Answer", "Failure", "Interval", "Settings", "Task", "run_analytic"]
 
 Interval = tuple[float, float]
 Intervals = Mapping[str, Interval]
@@ -139,3 +141,42 @@ class Answer:
     profiles: Mapping[str, Profile] = field(default_factory=lambda: MappingProxyType({}))
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     warnings: tuple[ScalefitWarning, ...] = ()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A claim that simulations refuted.
+
+    Attributes
+    ----------
+    kind : Kind
+        The parameters concerned.
+    by : str
+        Rows were grouped so.
+    level : float
+        At which it was measured.
+    says : str
+        What is so at any level.
+    measured : str
+        The figures, which belong to this level alone.
+    """
+
+    kind: Kind
+    by: str
+    level: float
+    says: str
+    measured: str
+
+
+def run_analytic(task: Task, method: str) -> Answer:
+    """What `fit` prints, by the clusters asked for."""
+    asked = task.settings.by
+    fit = task.fit if asked is None else replace(task.fit, errors_by=asked)
+    found = fit.intervals(task.settings.level)
+    known = {name: found[name] for name in task.names if not math.isnan(found[name][0])}
+    if not known:
+        few = f"{fit.errors.groups} {fit.errors.by}s are too few for an interval"
+        raise OptionError(few if fit.errors.too_few else "the data determine no parameter")
+    errors = fit.errors
+    details = {"by": errors.by, "groups": errors.groups, "method": errors.method, "degrees": dict(fit.degrees)}
+    return Answer({method: known}, details=details)
