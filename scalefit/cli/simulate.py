@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scalefit.cli.app import AsJson, app, finish, known_level, names_in, print_result, progress_bars
+from scalefit.cli.app import INTERRUPTED, AsJson, app, finish, known_level, names_in, print_result, progress_bars, say
 
 if TYPE_CHECKING:
     from scalefit.simulation import Scenario
@@ -67,6 +67,9 @@ def simulate(
             progress=bars("tables"),
         )
     print_result(result, as_json)
+    if result.n_tables < tables:
+        say(f"interrupted after {result.n_tables} of {tables} tables, which are printed")
+        raise typer.Exit(INTERRUPTED)
     finish(all(share.value >= 0.5 for share in result.determined.values()), ())
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,23 @@ def test_outputs_that_are_closed_or_full(tmp_path: Path) -> None:
         ["bash", "-c", f"LC_ALL=C PYTHONIOENCODING=ascii {command} --json"], capture_output=True, text=True
     )
     assert json.loads(plain.stdout)["n_rows"] == 220
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_ctrl_c_prints_the_tables_that_are_finished(tmp_path: Path) -> None:
+    words = ["simulate", "chinchilla", "--tables", "100000", "--method", "wald", "--json"]
+    process = subprocess.Popen(
+        [*SCALEFIT, *words, "--jobs", "2"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(20)  # workers start by importing; the first tables are done within seconds of that
+    os.killpg(process.pid, signal.SIGINT)
+    out, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert 0 < json.loads(out)["n_tables"] < 100_000
+    assert error.startswith("interrupted after ")
