@@ -30,7 +30,6 @@ from scalefit.experiments.results import (
     Estimate,
     LocalSlope,
     describe,
-    finite_teacher_factor,
     longest_horizons,
     to_document,
 )
@@ -40,6 +39,7 @@ from scalefit.experiments.sweeps import (
     by_condition,
     check_table,
     describe_units,
+    finite_teacher_factor,
     read_sweep,
     total_units,
     units_controls,

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
-
-from scalefit.errors import DataError, ScalefitWarning
+from scalefit.errors import ScalefitWarning
+from scalefit.experiments.sweeps import finite_teacher_factor
 from scalefit.numbers import to_json
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "Estimate",
     "LocalSlope",
     "describe",
-    "finite_teacher_factor",
     "longest_horizons",
     "to_document",
 ]
@@ -219,25 +217,6 @@ def _on_losses(item: DepthExponent) -> list[_Remark]:
         advice = "Add seeds: uncertainty lies between teachers."
         found.append(("one-teacher", "with one teacher there is no interval.", advice, {}))
     return found
-
-
-def finite_teacher_factor(depths: Sequence[int], teacher_depth: int) -> float:
-    """Factor by which a power law in depth overstates an exponent of one in 1/depth - 1/L: a slope in logarithms.
-
-    Raises
-    ------
-    DataError
-        A student is as deep as its teacher.
-
-    Examples
-    --------
-    >>> round(finite_teacher_factor([6, 12, 16, 24, 32, 48], 128), 3)
-    1.193
-    """
-    if max(depths) >= teacher_depth:
-        raise DataError(f"depth {max(depths)} must be less than the teacher's {teacher_depth} layers; leave it out")
-    d = np.asarray(depths, dtype=float)
-    return float(-np.polyfit(np.log(d), np.log(1 / d - 1 / teacher_depth), 1)[0])
 
 
 def longest_horizons(found: Sequence[DepthExponent]) -> list[DepthExponent]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from scalefit.datasets import dataset_path, list_datasets
@@ -23,6 +24,7 @@ __all__ = [
     "by_condition",
     "check_table",
     "describe_units",
+    "finite_teacher_factor",
     "read_sweep",
     "total_units",
     "units_controls",
@@ -101,6 +103,25 @@ def total_units(table: pd.DataFrame) -> int | None:
     """Depth times hidden units where the table keeps it fixed while hidden units vary, otherwise ``None``."""
     products = (table["depth"] * table["hidden_units"]).unique()
     return int(products[0]) if len(products) == 1 and table["hidden_units"].nunique() > 1 else None
+
+
+def finite_teacher_factor(depths: Sequence[int], teacher_depth: int) -> float:
+    """Factor by which a power law in depth overstates an exponent of one in 1/depth - 1/L: a slope in logarithms.
+
+    Raises
+    ------
+    DataError
+        A student is as deep as its teacher.
+
+    Examples
+    --------
+    >>> round(finite_teacher_factor([6, 12, 16, 24, 32, 48], 128), 3)
+    1.193
+    """
+    if max(depths) >= teacher_depth:
+        raise DataError(f"depth {max(depths)} must be less than the teacher's {teacher_depth} layers; leave it out")
+    d = np.asarray(depths, dtype=float)
+    return float(-np.polyfit(np.log(d), np.log(1 / d - 1 / teacher_depth), 1)[0])
 
 
 def by_condition(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
