@@ -10,10 +10,9 @@ from scipy import stats
 
 from scalefit.datasets import load_dataset
 from scalefit.errors import OptionError
-from scalefit.fitting.components import estimate_components
 from scalefit.fitting.covariance import error_model
 from scalefit.fitting.fit import Fit, fit
-from scalefit.fitting.groups import group_labels
+from scalefit.fitting.groups import estimate_components, group_labels
 from scalefit.fitting.optimum import Optimum
 from scalefit.identifiability import Verdict
 from scalefit.runs import Runs

@@ -19,7 +19,7 @@ everything is p x p whatever the size of the groups:
     tr(B B) = sum_g d_g^2 - 2 d_g |q_g|^2 + |sum_g q_g q_g'|^2.                                             (3)
 
 Shapes of which there are too few for that (nu below 2, or fewer than p + 2) have the variance of a random intercept,
-by restricted maximum likelihood (`scalefit.fitting.components`), with the degrees of freedom of its components:
+by restricted maximum likelihood (`scalefit.fitting.groups`), with the degrees of freedom of its components:
 
     l' V l = sigma_e^2 |a|^2 + sigma_b^2 |Z' a|^2,    a = J A^-1 l m.                                       (4)
 
@@ -27,9 +27,10 @@ Runs too few have no interval. Where rows are few and share nothing, nu falls to
 v (J' W J)^-1 with t on n - p degrees, is as safe and half as wide.
 
 To use it: `Fit.errors` is the `ErrorModel` of a fit. `errors.contrast(gradients)` takes the derivatives of any
-quantities by the free parameters of the centred law, (m, P), and gives their variances and degrees of freedom;
-`errors.interval(value, gradient, level)` is the t interval of one. `Fit.optimum.reporting` holds the gradients of
-ln c, alpha and L0; `CentredLaw.problem` with `scalefit.fitting.derivatives.jacobian` those of t(loss) at any points.
+quantities by the free parameters of the centred law, (m, P), and gives their variances and degrees of freedom.
+`Fit.intervals_of(quantities)` takes a function from an `Optimum` to values and gradients, and gives intervals that hold
+at a floor's bound too: `Optimum.reporting` are the gradients of ln c, alpha and L0, and `CentredLaw.at(points)` with
+`scalefit.fitting.problem.jacobian` gives those of t(loss) anywhere.
 """
 
 from __future__ import annotations
@@ -40,8 +41,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefit.fitting.components import Components, estimate_components
-from scalefit.fitting.groups import Labels, group_labels, shared_unit
+from scalefit.fitting.groups import Components, Labels, estimate_components, group_labels, shared_unit
 from scalefit.fitting.optimum import Optimum
 from scalefit.fitting.student import t_quantile, t_quantiles
 from scalefit.ingest.duplicates import exact_duplicates, hash_rows
@@ -267,11 +267,12 @@ class ErrorModel:
             stretch = np.where(left > _LEFT, 1 / np.sqrt(np.maximum(left, _LEFT)), 0.0)
             stretched = scores * stretch[:, None]
             return rows, stretch, stretched.T @ stretched
-        order = np.argsort(self.labels, kind="stable")
-        starts = np.searchsorted(self.labels[order], np.arange(self.groups))
-        sorted_rows = rows[order]
-        own = np.stack([np.add.reduceat(column[:, None] * sorted_rows, starts) for column in sorted_rows.T], axis=1)
-        sums = np.add.reduceat(scores[order], starts)
+        columns, count = range(rows.shape[1]), self.groups
+        own = np.empty((count, len(columns), len(columns)))
+        for k in columns:
+            for j in columns[: k + 1]:
+                own[:, k, j] = own[:, j, k] = np.bincount(self.labels, rows[:, k] * rows[:, j], count)
+        sums = np.stack([np.bincount(self.labels, column, count) for column in scores.T], axis=1)
         values, vectors = np.linalg.eigh(own)
         left = 1.0 - values
         stretch = np.where(left > _LEFT, 1 / np.sqrt(np.maximum(left, _LEFT)), 0.0)
