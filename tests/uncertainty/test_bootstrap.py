@@ -127,7 +127,7 @@ def test_row_methods_agree_with_the_standard_error_on_well_behaved_noise(method,
     fitted = fit(Runs.from_columns({**columns, "w": w}), weights="w" if weighted else None)
     samples = bootstrap(fitted, 400, method=method)
     for name in ("alpha_width", "alpha_depth", "alpha_tokens", "L0"):
-        assert np.std(samples[name]) == pytest.approx(fitted.standard_errors_by_row[name], rel=0.2)
+        assert np.std(samples[name]) == pytest.approx(fitted.by_row.standard_errors[name], rel=0.2)
 
 
 def test_workers_do_not_change_a_bit(chin203_fit):
