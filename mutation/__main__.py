@@ -202,7 +202,7 @@ def say(line: str) -> None:
 
 
 def equivalents() -> list[dict[str, str]]:
-    """Mutants that change no result, with the reason: patterns for file, function and change."""
+    """Mutants that change no result, with the reason: patterns of fnmatch for file, function and change."""
     return tomllib.loads((ROOT / "mutation/equivalent.toml").read_text(encoding="utf-8")).get("equivalent", [])
 
 
@@ -212,10 +212,8 @@ def reason_for(mutant: Mutant, known: Sequence[dict[str, str]]) -> str | None:
         "function": mutant.function,
         "change": mutant.change,
     }
-    # brackets are no patterns here: they stand in the code
-    escaped = [{n: entry.get(n, "*").replace("[", "[[]") for n in names} for entry in known]
-    hits = (i for i, entry in enumerate(escaped) if all(fnmatchcase(names[n], entry[n]) for n in names))
-    return next((known[i]["reason"] for i in hits), None)
+    hits = (entry for entry in known if all(fnmatchcase(names[n], entry.get(n, "*")) for n in names))
+    return next((entry["reason"] for entry in hits), None)
 
 
 def main() -> None:

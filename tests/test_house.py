@@ -113,12 +113,17 @@ def test_tests_import_no_tests() -> None:
             assert not {part for name in names for part in name.split(".")} & tests, shown(path)
 
 
-@UNDER_WAY
+NAMES_READ = {
+    "scalefit/uncertainty/posterior/priors.py": "priors are chosen by name, before there is a law to ask",
+}
+"""Files that tell parameters by their names, and why."""
+
+
 def test_nobody_reads_the_names_of_parameters() -> None:
     """What a parameter is, its term and its scale say; a name is for people. Names are made in `laws` alone."""
     prefixes = ("c_", "alpha_")
     for path in sources("scalefit"):
-        if path.parent.name == "laws":
+        if path.parent.name == "laws" or shown(path) in NAMES_READ:
             continue
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.Constant):

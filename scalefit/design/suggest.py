@@ -19,6 +19,7 @@ from scalefit.design.information import ASSUMED_EXPONENT, ASSUMED_SIZE, choose_r
 from scalefit.design.quantity import Quantity, parse_quantity
 from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.fitting.student import t_quantile
+from scalefit.laws.terms import PowerTerm
 from scalefit.optimal.budget import Space
 from scalefit.uncertainty.samples import check_level
 
@@ -226,7 +227,7 @@ def _remarks(
                 "assumed-term",
                 f"the fit leaves the term in {', '.join(assumed)} at a bound; the runs are planned as though it made "
                 f"up {100 * ASSUMED_SIZE:g} % of the smallest loss with exponent {ASSUMED_EXPONENT:g}.",
-                f"Where that is far off, fix the exponent with --fix alpha_{assumed[0]}=VALUE.",
+                f"Where that is far off, fix the exponent with --fix {PowerTerm(assumed[0]).exponent}=VALUE.",
                 {"columns": list(assumed)},
             )
         )

@@ -174,7 +174,7 @@ class _Cell:
                 continue
             found = fit(runs, column if floor else f"{column}+0", n_starts=8)
             if found.converged:
-                self.alphas[variant][i] = found.params[f"alpha_{column}"]
+                self.alphas[variant][i] = found.params[found.law.factors[0].exponent]
                 if floor:
                     self.floor_shares[i] = found.params["L0"] / loss.min()
 

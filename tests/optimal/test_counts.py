@@ -76,6 +76,13 @@ def test_presets_attend_to_their_models_contexts(name, context):
     assert extra == pytest.approx(12 * 16 * 1024 * context, rel=1e-9)
 
 
+def test_the_gated_mlp_of_llama_has_8_thirds_of_the_width():
+    # 4 m^2 of attention and three matrices of 8/3 m^2, the embedding of 32,000 twice, gains of norms
+    assert parse_count("llama").params(3072, 10) == pytest.approx(
+        10 * (12 * 3072**2 + 2 * 3072) + 64001 * 3072, rel=1e-9
+    )
+
+
 @pytest.mark.parametrize(("width", "depth"), [(768, 12), (1600, 48)])
 def test_the_operations_of_gpt2_are_those_counted_by_hand(width, depth):
     """A token: two for each weight of matrices and output layer, 4 l m T of attention; thrice that in training."""
