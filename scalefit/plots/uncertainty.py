@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from scalefit.uncertainty.comparison import Comparison
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from scalefit.uncertainty.comparison import Comparison
 
 __all__ = ["interval_figure"]
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from scalefit.errors import FitError, OptionError
 from scalefit.fitting.centred import CentredLaw
+from scalefit.fitting.groups import group_labels
 from scalefit.fitting.problem import predict
-from scalefit.uncertainty.groups import group_labels
 from scalefit.uncertainty.posterior.likelihood import Likelihood, Noise
 from scalefit.uncertainty.posterior.priors import Prior, Priors
 
@@ -205,7 +205,7 @@ def build_target(
             "size could be drawn; a posterior needs measured losses",
             partial=fit,
         )
-    labels = group_labels(fit, by)
+    labels = group_labels(fit.runs, fit.law, by)
     shared = len(np.unique(labels)) < len(labels)
     chosen = choose_noise(fit, noise, by if shared else "")
     centred = CentredLaw.of(fit)
