@@ -161,13 +161,15 @@ class ErrorModel:
         # Of directions that no data tell of only the classical form knows anything: that their variance is huge.
         open_ended = optimum.scores.variance * ((inside @ null) ** 2).sum(axis=1)
         variance += open_ended
+        # Degrees do not depend on a contrast's size, whose fourth power may be no number.
+        sized = weights / np.maximum(np.abs(weights).max(axis=1, initial=0.0), 1e-300)[:, None]
         if self.method == "robust":
             # Single rows: E_g has one direction, J_i itself, and (I - E_g)^(-1/2) stretches it by (1 - h_i)^(-1/2).
-            d = (weights @ (pull * size[:, None]).T) ** 2
+            d = (sized @ (pull * size[:, None]).T) ** 2
             own = d * np.einsum("ni,ni->n", pull, pull)
             together = np.stack([(pull * row[:, None]).T @ pull for row in d])
         else:
-            c = np.einsum("gij,mj->mgi", pull, weights)
+            c = np.einsum("gij,mj->mgi", pull, sized)
             q = np.einsum("gij,mgj->mgi", size, c)
             d, own = np.einsum("mgi,mgi->mg", c, q), np.einsum("mgi,mgi->mg", q, q)
             together = np.einsum("mgi,mgj->mij", q, q)

@@ -105,7 +105,7 @@ def parameter_table(fit: Fit) -> RenderableType:
 def _width(fit: Fit, name: str, intervals: Mapping[str, tuple[float, float]]) -> float:
     low, high = map(fit.law.parameter(name).inner, intervals[name])
     width = high - low
-    return width if width > 0 else 1.0
+    return width if 0 < width < math.inf else 1.0
 
 
 def errors_line(fit: Fit) -> list[RenderableType]:
