@@ -140,6 +140,7 @@ class ErrorModel:
         """v (J' W J)^-1 of distinct rows."""
         return self.optimum.gauss_newton * (self.optimum.degrees / self.degrees)
 
+    @np.errstate(over="ignore")
     def contrast(self, gradients: Array) -> Contrast:
         """Variances and degrees of freedom of quantities.
 

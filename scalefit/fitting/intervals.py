@@ -156,7 +156,7 @@ def reaches(fit: Fit, name: str, value: float) -> bool:
 
 def _between(x: Array, y: Array, fine: Array) -> Array:
     """Cubics through (k,) or (k, m) values at rising x with the slopes of parabolas, at points between."""
-    slopes = np.gradient(y, x, axis=0)
+    slopes = np.gradient(y, x, axis=0, edge_order=2)
     i = np.clip(np.searchsorted(x, fine) - 1, 0, len(x) - 2)
     width = x[i + 1] - x[i]
     t = (fine - x[i]) / width
