@@ -33,6 +33,9 @@ __all__ = ["CentredLaw", "centre"]
 
 Array = NDArray[np.float64]
 
+LARGEST = 1e20
+"""Largest size of a start, in units of the loss."""
+
 VANISHED = 1e-8
 """A term smaller than this share of the smallest loss, at its column's geometric mean, has vanished."""
 
@@ -131,7 +134,10 @@ class CentredLaw:
         for k, term in enumerate(self.law.terms):
             values[term.coefficient] /= shifts[k]
             if problem.coupled and not problem.plain_terms[k]:
-                values[term.coefficient] = (values[term.coefficient] / problem.unit) ** self.law.q(params)
+                # Where q is held far up, a size may lie beyond what floats hold: a start there would be none.
+                with np.errstate(over="ignore"):
+                    power = np.float64(values[term.coefficient] / problem.unit) ** self.law.q(params)
+                values[term.coefficient] = min(float(power), LARGEST)
         if "q" in self.law.parameter_names:
             values["q"] = 1.0 / values["q"]
         return np.array([values[name] for name in self.free_names])

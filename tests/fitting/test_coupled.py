@@ -285,3 +285,12 @@ def test_fixed_values_hold_and_cost_something(fixed: dict[str, float]) -> None:
     if fixed == {"q": 1.0}:
         total = sf.fit(runs, "width+depth+tokens")
         assert held.objective_value == pytest.approx(total.objective_value, rel=1e-9)
+
+
+@pytest.mark.parametrize("law", ["kaplan", "coupled"])
+def test_verdicts_of_coupled_laws_hold_q_far_up_without_a_warning_of_numpy(law):
+    """Held at the end of its range the coupling is 1,000 and a size to this power no float."""
+    fitted = sf.fit(sf.load_dataset("chinchilla"), law, n_starts=8)
+    assert set(fitted.verdicts) == set(fitted.params)
+    size = CentredLaw.of(fitted).free({**fitted.params, "alpha_tokens": 1e-3, "c_tokens": 1e6})
+    assert np.isfinite(size).all()
