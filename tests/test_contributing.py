@@ -130,7 +130,7 @@ EDITS: dict[str, Edits] = {
         "toy_models/transformer/norms.py": [
             (
                 "class ScaledRMSNorm",
-                "class L1Norm(Norm):\n"
+                "class L1Norm(NormModule):\n"
                 "    def normalize(self, x: Tensor) -> Tensor:\n"
                 "        return x / (x.abs().mean(dim=-1, keepdim=True) + self.eps)\n\n\n"
                 "class ScaledRMSNorm",

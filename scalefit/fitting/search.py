@@ -151,7 +151,9 @@ def _best(solution: Solution) -> int:
 def _others(solution: Solution, same: NDArray[np.bool_], best: int) -> tuple[tuple[int, float], ...]:
     """The three points beside the best that most solved starts ended at, told apart by their objectives."""
     value = solution.state.value
-    excess = value[~same & solution.converged] / value[best] - 1
+    # On a table without noise the best objective may be zero; what lies above it is then infinitely worse.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess = value[~same & solution.converged] / value[best] - 1
     levels, counts = np.unique(np.round(excess, 6), return_counts=True)
     order = np.argsort(-counts, kind="stable")[:3]
     return tuple((int(counts[i]), float(levels[i])) for i in order if np.isfinite(levels[i]))

@@ -102,6 +102,7 @@ def _problem(case: Case) -> Problem:
     n_free = expand.shape[1]
     return Problem(
         logs=np.tile(case.x, (case.n_terms, 1)),
+        owners=np.arange(case.n_terms),
         target=case.y,
         objective=Objective.parse("mse"),
         expand=expand,
