@@ -15,7 +15,7 @@ from scalefit.errors import FitError, OptionError
 from scalefit.fitting.fit import fit
 from scalefit.laws.constraints import Constraints
 from scalefit.runs import Runs
-from scalefit.uncertainty.bootstrap import bootstrap
+from scalefit.uncertainty.bootstrap import bca_corrections, bootstrap
 from scalefit.uncertainty.groups import choose_grouping, group_labels, test_dependence
 from scalefit.uncertainty.resampling import Refits, jackknife_problem, plan_resampling, refit
 
@@ -155,6 +155,17 @@ def test_bca_corrections_follow_their_definition(chin203_fit):
     assert a == pytest.approx(np.sum(d**3) / (6 * np.sum(d**2) ** 1.5), rel=1e-6)
     assert samples.interval("alpha_depth", kind="bca")[0] != samples.interval("alpha_depth")[0]
     assert z0 == pytest.approx(norm.ppf(np.mean(samples["alpha_depth"] < chin203_fit.params["alpha_depth"])), rel=1e-12)
+
+
+def test_a_replicate_that_equals_the_estimate_counts_half_below_it(chin203_fit):
+    refits = Refits.of(chin203_fit)
+    resampling = plan_resampling(chin203_fit, refits, "pairs", group_labels(chin203_fit, "row"))
+    estimate = np.array(list(chin203_fit.params.values()))
+    # of ten draws two lie below, four on the estimate, four above it
+    factors = np.array([0.9] * 2 + [1.0] * 4 + [1.1] * 4)
+    found = bca_corrections(chin203_fit, resampling, factors[:, None] * estimate)
+    for name in chin203_fit.params:
+        assert found[name][0] == pytest.approx(norm.ppf(0.4), rel=1e-12)
 
 
 def test_fixed_and_tied_parameters_stay_so(chin203):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from scalefit.uncertainty.comparison import difference
+from scalefit.uncertainty.comparison import compare_intervals, difference
 from scalefit.uncertainty.posterior.diagnostics import weighted_interval
 
 
@@ -32,6 +33,27 @@ from scalefit.uncertainty.posterior.diagnostics import weighted_interval
 def test_the_ratio_of_widths_and_a_missed_centre(one, other, log, expected):
     ratio, apart = difference(one, other, log)
     assert (ratio, apart) == (pytest.approx(expected[0]), expected[1])
+
+
+def test_disagreements_are_wide_narrow_or_apart(chin203_fit):
+    """Against the trusted interval from 1 to 3: half as wide again is too much, and so is two thirds of it."""
+    others = {
+        "wider": ((0.51, 3.49), None), "too wide": ((0.49, 3.51), (1.51, False)),
+        "narrower": ((1.32, 2.68), None), "too narrow": ((1.34, 2.66), (0.66, False)),
+        "apart": ((2.1, 4.0), (0.95, True)), "beside": ((1.9, 4.0), None),
+    }  # fmt: skip
+    found = compare_intervals(chin203_fit, ["wald"])
+    intervals = {"wald": {"L0": (1.0, 3.0)}} | {
+        name: {"L0": ends, "c_width": (1, 2)} for name, (ends, _) in others.items()
+    }
+    compared = replace(found, intervals=intervals, preferred=("wald",), reservations={})
+    assert compared.default == "wald"
+    expected = [
+        {"method": name, "parameter": "L0", "width_ratio": pytest.approx(says[0]), "apart": says[1]}
+        for name, (_, says) in others.items()
+        if says is not None
+    ]
+    assert compared.disagreements() == expected
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9])
