@@ -20,8 +20,12 @@ class Suggest(FitRequest):
     """
 
     quantity: Annotated[
-        str, typer.Option(help="A parameter, ratio@params=1e10, or loss@width=4096,depth=40,tokens=1e12")
-    ] = "alpha_depth"
+        str | None,
+        typer.Option(
+            help="A parameter, ratio@params=1e10, or loss@width=4096,depth=40,tokens=1e12 "
+            "[alpha_depth, else the least sure exponent]"
+        ),
+    ] = None
     n_runs: Annotated[int, typer.Option("-n", "--runs", help="Most runs to suggest")] = 10
     budget: Annotated[float | None, typer.Option(help="Most operations of all of them together")] = None
     levels: Annotated[

@@ -19,7 +19,7 @@ from scalefit.optimal.tradeoff import TermsInLogs, Tradeoff
 if TYPE_CHECKING:
     from scalefit.fitting.fit import Fit
 
-__all__ = ["Quantity", "parse_quantity"]
+__all__ = ["Quantity", "parse_quantity", "usual_quantity"]
 
 SHAPE = ("ratio", "width", "depth", "tokens")
 
@@ -47,6 +47,16 @@ class Quantity:
         if not self.log:
             return value
         return math.exp(value) if value < 700 else math.inf
+
+
+def usual_quantity(fit: Fit) -> str:
+    """The exponent that most tables leave open: that of depth, else the one least sure for its size."""
+    exponents = [p.name for p in fit.law.parameters if p.is_exponent]
+    if "alpha_depth" in exponents:
+        return "alpha_depth"
+    doubt = {name: fit.standard_errors[name] / fit.params[name] for name in exponents}
+    # An error that is not known, as of an exponent at its bound, is the largest doubt there is.
+    return max(exponents, key=lambda name: doubt[name] if math.isfinite(doubt[name]) else math.inf)
 
 
 def parse_quantity(text: str, fit: Fit, space: Space | None = None) -> Quantity:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from scalefit.design.candidates import Candidates, candidate_grid, tells_cost
 from scalefit.design.information import ASSUMED_EXPONENT, ASSUMED_SIZE, choose_runs, linearise, variance_after
-from scalefit.design.quantity import Quantity, parse_quantity
+from scalefit.design.quantity import Quantity, parse_quantity, usual_quantity
 from scalefit.errors import OptionError, ScalefitWarning
 from scalefit.fitting.student import t_quantile
 from scalefit.laws.terms import PowerTerm
@@ -96,7 +96,7 @@ class Suggestion:
 
 def suggest_runs(
     fit: Fit,
-    quantity: str = "alpha_depth",
+    quantity: str | None = None,
     n_runs: int = 10,
     candidates: Candidates | None = None,
     *,
@@ -110,8 +110,9 @@ def suggest_runs(
     Parameters
     ----------
     fit : Fit
-    quantity : str
-        See `parse_quantity`: ``"alpha_depth"``, ``"ratio@params=1e10"``, ``"loss@width=4096,depth=40,tokens=1e12"``.
+    quantity : str, optional
+        See `parse_quantity`: ``"alpha_depth"``, ``"ratio@params=1e10"``, ``"loss@width=4096,depth=40,tokens=1e12"``;
+        by default what `usual_quantity` gives.
     n_runs : int
         Most runs to suggest.
     candidates : Candidates, optional
@@ -145,7 +146,7 @@ def suggest_runs(
     if not budget > 0:
         raise OptionError(f"the budget of operations is {budget:g} and must be positive")
     space = space or Space()
-    wanted = parse_quantity(quantity, fit, space)
+    wanted = parse_quantity(quantity or usual_quantity(fit), fit, space)
     candidates = candidates or candidate_grid(fit, count=space.count)
     if candidates.flops.min() > budget:
         raise OptionError(

@@ -155,7 +155,7 @@ def _groups(log_flops: Array) -> Array:
     groups = np.split(ordered, np.flatnonzero(np.diff(ordered) > GAP) + 1)
     for group in groups:
         if group[-1] - group[0] > WIDEST:
-            low, high = (show_number(float(np.exp(end))) for end in (group[0], group[-1]))
+            low, high = (f"{np.exp(end):.3g}" for end in (group[0], group[-1]))
             raise DataError(
                 f"the runs from {low} to {high} operations do not fall into budgets: no gap parts them. Name the "
                 "budgets, as in --budgets 6e18,1e19,3e19"
