@@ -6,9 +6,9 @@
 #   make docs    build the documentation into docs/_build/html
 #   make bench   compare speed with other tools' methods, in one run
 #   make wheel   build the wheel, install it into a fresh environment, run the fast tests on it
-#   make mutate  put 100 small bugs into each room of the numeric core and list those that no test notices (an hour)
-#   make fuzz-solver  does the solver ever miss? 500 random tables against 60 starts of SciPy each (half an hour)
-#   make coverage  does every interval hold the truth? 400 tables of each design of tests/coverage_matrix.py (10 minutes)
+#   make mutate  put 100 small bugs into each room of the numeric core, list those that no test notices (an hour)
+#   make fuzz    set the solver against 60 starts of SciPy each on 500 random tables (half an hour)
+#   make coverage  measure whether intervals hold the truth, on 400 tables of each design (10 minutes)
 #   make data    rebuild the reconstructed table and compare it with the shipped one
 
 PYTHON ?= python3
@@ -21,7 +21,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
-.PHONY: fit test lint docs bench mutate fuzz-solver coverage wheel data clean
+.PHONY: fit test lint docs bench mutate fuzz coverage wheel data clean
 .DELETE_ON_ERROR:
 
 fit: $(VENV)/ready-core
@@ -46,7 +46,7 @@ bench: $(VENV)/ready-all
 mutate: $(VENV)/ready-all
 	$(BIN)/python mutation --sample 100
 
-fuzz-solver: $(VENV)/ready-all
+fuzz: $(VENV)/ready-all
 	$(BIN)/python -W ignore benchmarks/fuzz_solver.py 500
 
 coverage: $(VENV)/ready-all
