@@ -1,4 +1,4 @@
-"""The solver against SciPy on a sample of random tables; `make fuzz-solver` runs hundreds of them."""
+"""The solver against SciPy on a sample of random tables; `make fuzz` runs hundreds of them."""
 
 from __future__ import annotations
 
