@@ -19,6 +19,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "uncertainty.md"
 QUICK = [name for name in METHODS if name != "posterior"]
 
 
+@pytest.mark.skipif(not GUIDE.is_file(), reason="the documentation is not part of an installed package")
 def test_the_guide_lists_the_table():
     rows = [line for line in GUIDE.read_text().splitlines() if line.startswith("| `")]
     first_table = rows[: next(i for i, row in enumerate(rows) if row.startswith("| `posterior`")) + 1]
