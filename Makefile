@@ -44,7 +44,7 @@ bench: $(VENV)/ready-all
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
 mutate: $(VENV)/ready-all
-	$(BIN)/python mutation --sample 100
+	$(BIN)/python tests/mutation --sample 100
 
 fuzz: $(VENV)/ready-all
 	$(BIN)/python -W ignore benchmarks/fuzz_solver.py 500

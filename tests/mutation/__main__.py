@@ -5,7 +5,7 @@ Each mutant lives in a process of its own that was forked after NumPy, SciPy and
 the module as it is imported: no file is touched. What mutmut and cosmic-ray do not change and this does are constants
 of modules and properties; texts, which they do change, it leaves alone.
 
-    python mutation --sample 300 --seed 1 fitting optimal
+    python tests/mutation --sample 300 --seed 1 fitting optimal
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from mutants import Mutant, find_mutants, mutated  # noqa: E402
 for _name in ("emcee", "lmfit", "matplotlib.pyplot", "pandas", "rich.table", "scipy.stats", "typer"):
     importlib.import_module(_name)  # before the fork, so that no mutant pays for it
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {
     "fitting": ["scalefit/fitting/*.py"],
     "search": [f"scalefit/fitting/{name}.py" for name in ("search", "starts", "solver", "damped", "batched")],
@@ -208,7 +208,7 @@ def say(line: str) -> None:
 
 def equivalents() -> list[dict[str, str]]:
     """Mutants that change no result, with the reason: patterns of fnmatch for file, function and change."""
-    return tomllib.loads((ROOT / "mutation/equivalent.toml").read_text(encoding="utf-8")).get("equivalent", [])
+    return tomllib.loads((ROOT / "tests/mutation/equivalent.toml").read_text(encoding="utf-8")).get("equivalent", [])
 
 
 def reason_for(mutant: Mutant, known: Sequence[dict[str, str]]) -> str | None:
