@@ -4,6 +4,11 @@
 from __future__ import annotations
 
 import os
+import signal
+
+# A shell that starts the tests in its background has them ignore Ctrl-C, and so would every process they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # One BLAS thread, as in worker processes, or sums come out in another order; before NumPy is loaded.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):

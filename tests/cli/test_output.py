@@ -102,9 +102,13 @@ def test_ctrl_c_prints_the_tables_that_are_finished(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    time.sleep(20)  # workers start by importing; the first tables are done within seconds of that
-    os.killpg(process.pid, signal.SIGINT)
-    out, error = process.communicate(timeout=30)
+    try:
+        time.sleep(20)  # workers start by importing; the first tables are done within seconds of that
+        os.killpg(process.pid, signal.SIGINT)
+        out, error = process.communicate(timeout=30)
+    finally:
+        if process.poll() is None:  # nothing stays behind that a failed test has started
+            os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 130
     assert 0 < json.loads(out)["n_tables"] < 100_000
     assert error.startswith("interrupted after ")
