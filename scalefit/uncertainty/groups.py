@@ -89,20 +89,7 @@ class Grouping:
 
 
 def group_labels(fit: Fit, by: str) -> Labels:
-    """(n_rows,) codes from 0 of the group of each row.
-
-    Parameters
-    ----------
-    fit : Fit
-    by : str
-        ``"row"``: each alone; ``"run"``: the table's runs; ``"shape"``: rows that agree in all columns of the law
-        but tokens; else a column of the table.
-
-    Raises
-    ------
-    OptionError
-        If the grouping is unknown or the law has no column but tokens.
-    """
+    """(n_rows,) codes from 0 of the group of each row of a fit, by the rule of `scalefit.fitting.groups`."""
     return fitting_groups.group_labels(fit.runs, fit.law, by)
 
 
